@@ -38,10 +38,13 @@ tilefold_status find_device(const ForwardProblem& problem, const DevicePropertie
   return TILEFOLD_OK;
 }
 
+bool row_is_on(const KernelRow& row, const DeviceProperties& device) {
+  return (std::strcmp(row.backend, "cpu") == 0) == (device.type == DeviceType::kCpu);
+}
+
 int preference(const KernelRow& row, const ForwardProblem& problem, const DeviceProperties& device,
                Reason* reason) {
-  const bool row_on_cpu = std::strcmp(row.backend, "cpu") == 0;
-  if (row_on_cpu != (device.type == DeviceType::kCpu)) {
+  if (!row_is_on(row, device)) {
     reason->set("the tensors are on a %s device", device.type == DeviceType::kCpu ? "CPU" : "CUDA");
     return 0;
   }
@@ -54,14 +57,19 @@ const char* forced_name(const char* forced) {
   return environment != nullptr && environment[0] != '\0' ? environment : nullptr;
 }
 
-// Says what no kernel could take, with the reason of the last row that came near: the family's
+// Names what no kernel could take, with the reason of the device's last row: the family's
 // catch-all.
-tilefold_status fail_unserved(const ForwardProblem& problem, const char* reason) {
+tilefold_status fail_unserved(const ForwardProblem& problem, const DeviceProperties& device) {
+  Reason last;
+  last.set("this build has no kernel for it");
+  for (const KernelRow& row : kernel_table()) {
+    if (row_is_on(row, device)) row.preference(row, problem, device, &last);
+  }
   return fail(TILEFOLD_ERROR_UNSUPPORTED,
               "no kernel serves this problem (%s, D = %" PRId64 ", Dv = %" PRId64 ", Nq = %" PRId64
               ", Nk = %" PRId64 "): %s",
               dtype_name(problem.dtype), problem.head_dim, problem.head_dim_v, problem.seqlen_q,
-              problem.seqlen_k, reason);
+              problem.seqlen_k, last.text);
 }
 
 }  // namespace
@@ -89,20 +97,15 @@ tilefold_status choose_kernel(const ForwardProblem& problem, const char* forced,
   }
   int best = 0;
   for (const KernelRow& row : kernel_table()) {
-    Reason this_reason;
-    const int wanted = preference(row, problem, *choice->device, &this_reason);
+    Reason unread;
+    unread.wanted = false;
+    const int wanted = preference(row, problem, *choice->device, &unread);
     if (wanted > best) {
       best = wanted;
       choice->row = &row;
-    } else if (wanted <= 0 && (std::strcmp(row.backend, "cpu") == 0) ==
-                                  (choice->device->type == DeviceType::kCpu)) {
-      reason = this_reason;
     }
   }
-  if (choice->row == nullptr) {
-    return fail_unserved(problem, reason.text[0] ? reason.text : "this build has no kernel for it");
-  }
-  return TILEFOLD_OK;
+  return choice->row != nullptr ? TILEFOLD_OK : fail_unserved(problem, *choice->device);
 }
 
 tilefold_status explain_choice(const ForwardProblem& problem, const char* forced,

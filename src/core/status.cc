@@ -22,6 +22,7 @@ tilefold_status fail(tilefold_status status, const char* format, ...) {
 const char* last_error() { return last_error_text; }
 
 void Reason::set(const char* format, ...) {
+  if (!wanted) return;
   va_list args;
   va_start(args, format);
   std::vsnprintf(text, sizeof(text), format, args);

@@ -14,6 +14,8 @@ const char* last_error();
 // allocates.
 struct Reason {
   char text[240] = "";
+  bool wanted =
+      true;  // false: set() does nothing, so that dispatch does not format what nobody reads
   [[gnu::format(printf, 2, 3)]] void set(const char* format, ...);
 };
 

@@ -166,8 +166,11 @@ tilefold_status read_layout(const Argument& argument, int64_t element_bytes,
 tilefold_status check_no_self_overlap(const Argument& argument,
                                       const std::array<int64_t, 4>& strides) {
   std::array<int, 4> order = {0, 1, 2, 3};
-  std::sort(order.begin(), order.begin() + argument.rank,
-            [&](int a, int b) { return std::abs(strides[a]) < std::abs(strides[b]); });
+  for (int i = 1; i < argument.rank; ++i) {
+    for (int j = i; j > 0 && std::abs(strides[order[j]]) < std::abs(strides[order[j - 1]]); --j) {
+      std::swap(order[j], order[j - 1]);
+    }
+  }
   for (int axis = 0; axis < argument.rank; ++axis) {
     if (argument.tensor->shape[axis] == 0) return TILEFOLD_OK;
   }

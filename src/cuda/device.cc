@@ -39,7 +39,7 @@ DeviceProperties read_device(int32_t id, int32_t driver_version) {
   p.driver_version = driver_version;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, id) == cudaSuccess) {
-    std::snprintf(p.name, sizeof(p.name), "%s", properties.name);
+    std::snprintf(p.name, sizeof(p.name), "%.127s", properties.name);
   } else {
     cudaGetLastError();
   }
