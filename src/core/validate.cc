@@ -26,6 +26,7 @@ namespace {
 using Int128 = __int128;
 
 constexpr size_t kFirstOptionsBytes = sizeof(tilefold_options);  // of release 0.1.0
+constexpr int64_t kMaxExtent = int64_t{1} << 40;  // sums of extents stay far from overflow
 
 // A tensor argument under validation: its name in sentences, and its axes' names.
 struct Argument {
@@ -101,6 +102,11 @@ tilefold_status check_shape(const Argument& argument) {
                   "%s: the extent of axis %d (%s) is %" PRId64 "; it must be 0 or more",
                   argument.name, axis, argument.axes[axis], tensor->shape[axis]);
     }
+    if (tensor->shape[axis] > kMaxExtent) {
+      return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
+                  "%s: the extent of axis %d (%s) is %" PRId64 "; accepted: 0 to %" PRId64,
+                  argument.name, axis, argument.axes[axis], tensor->shape[axis], kMaxExtent);
+    }
     empty = empty || tensor->shape[axis] == 0;
   }
   if (tensor->data == nullptr && !empty) {
@@ -144,7 +150,11 @@ tilefold_status read_layout(const Argument& argument, int64_t element_bytes,
                 "stay within +-%" PRId64,
                 argument.name, ShapeText(tensor).text, static_cast<int64_t>(kMaxOffset));
   }
-  for (int axis = 0; axis < 4; ++axis) (*strides)[axis] = static_cast<int64_t>(stride[axis]);
+  // A tensor without elements has no use for strides; whatever the caller left there must not enter
+  // arithmetic.
+  for (int axis = 0; axis < 4; ++axis) {
+    (*strides)[axis] = empty ? 0 : static_cast<int64_t>(stride[axis]);
+  }
   const auto base = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
   *data = reinterpret_cast<void*>(base);
   if (!empty) {
