@@ -1,0 +1,57 @@
+// The bulk tensor copy engine (PTX ISA 9.7.9.27, cp.async.bulk.tensor) for maps of rank 4 with
+// coordinates {column, row, head, batch}. One thread issues; shared-memory addresses are multiples
+// of 1024 bytes for the 128-byte swizzle.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/tensor_map.h"
+
+namespace tilefold::ptx {
+
+// Fetches the map itself ahead of its first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Loads a box; its bytes (the full box, also where it reaches past the tensor) count against the
+// expect_tx of `barrier`.
+__device__ __forceinline__ void tma_load_4d(uint32_t destination, const TensorMap* map,
+                                            uint32_t barrier, int32_t column, int32_t row,
+                                            int32_t head, int32_t batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+
+// Stores a box as part of this thread's current bulk group; what lies past the tensor is left out.
+// Shared memory written by other than TMA needs fence_proxy_async() in the writing threads first.
+__device__ __forceinline__ void tma_store_4d(const TensorMap* map, uint32_t source, int32_t column,
+                                             int32_t row, int32_t head, int32_t batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], "
+      "[%1];" ::"l"(map),
+      "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+
+// Closes this thread's current bulk group.
+__device__ __forceinline__ void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until all of this thread's bulk groups have been read from shared memory, which may then
+// be overwritten.
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// Orders this thread's ordinary accesses to shared memory before later accesses of the async proxy
+// (TMA, wgmma) that are reached through a barrier (PTX ISA 9.7.13.4, fence.proxy.async).
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace tilefold::ptx
