@@ -1,0 +1,43 @@
+// Approximate float32 functions of the special function unit, and the float32 operations whose
+// treatment of NaN the kernels rely on.
+#pragma once
+
+namespace tilefold::ptx {
+
+// 2^x, relative error about 2^-22; a subnormal result is 0. PTX ISA, "ex2". One instruction
+// (without .ftz it takes four).
+__device__ __forceinline__ float ex2_approx_ftz(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// log2 x; lg2(0) = -inf. PTX ISA, "lg2".
+__device__ __forceinline__ float lg2_approx_ftz(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 1 / x within 1 ulp; rcp(0) = inf. PTX ISA, "rcp".
+__device__ __forceinline__ float rcp_approx_ftz(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// a b + c, rounded once. PTX ISA, "fma".
+__device__ __forceinline__ float fma_rn(float a, float b, float c) {
+  float d;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+  return d;
+}
+
+// The larger of two; of a NaN and a number, the number. PTX ISA, "max".
+__device__ __forceinline__ float max_f32(float a, float b) {
+  float c;
+  asm("max.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+}  // namespace tilefold::ptx
