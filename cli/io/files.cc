@@ -1,0 +1,161 @@
+// Files as commands use them.
+#include "cli/io/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "cli/failure.h"
+
+namespace tilefold::cli {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Temporary files to remove when a signal ends the program. Slots are claimed under a mutex and
+// read by the handler, which may only unlink and re-raise.
+constexpr int kMaxCleanups = 16;
+constexpr size_t kMaxPathBytes = 4096;
+char cleanup_paths[kMaxCleanups][kMaxPathBytes];
+std::atomic<bool> cleanup_used[kMaxCleanups];
+std::mutex cleanup_mutex;
+
+extern "C" void remove_temporaries(int signal_number) {
+  for (int slot = 0; slot < kMaxCleanups; ++slot) {
+    if (cleanup_used[slot].load()) unlink(cleanup_paths[slot]);
+  }
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+int claim_cleanup(const std::string& path) {
+  static const bool installed = [] {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, remove_temporaries);
+    return true;
+  }();
+  (void)installed;
+  if (path.size() >= kMaxPathBytes) return -1;
+  const std::lock_guard lock(cleanup_mutex);
+  for (int slot = 0; slot < kMaxCleanups; ++slot) {
+    if (cleanup_used[slot].load()) continue;
+    std::memcpy(cleanup_paths[slot], path.c_str(), path.size() + 1);
+    cleanup_used[slot].store(true);
+    return slot;
+  }
+  return -1;
+}
+
+void release_cleanup(int slot) {
+  if (slot >= 0) cleanup_used[slot].store(false);
+}
+
+}  // namespace
+
+FileBytes::FileBytes(size_t size) : size_(size) {
+  const size_t rounded = (size + kAlignment) / kAlignment * kAlignment;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+  if (data_ == nullptr) throw std::bad_alloc();
+}
+
+void FileBytes::Free::operator()(std::byte* data) const { std::free(data); }
+
+FileBytes read_file(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail(ExitCode::kBadInput, "{}: cannot be opened: {}", path, std::strerror(errno));
+  }
+  struct Closer {
+    int descriptor;
+    ~Closer() { close(descriptor); }
+  } closer{descriptor};
+  struct stat info;
+  if (fstat(descriptor, &info) != 0) {
+    fail(ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    fail(ExitCode::kBadInput, "{}: is {}; a regular file is needed", path,
+         S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+  }
+  FileBytes bytes(static_cast<size_t>(info.st_size));
+  for (size_t at = 0; at < bytes.span().size();) {
+    const ssize_t count = ::read(descriptor, bytes.span().data() + at, bytes.span().size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
+    if (count == 0) fail(ExitCode::kIo, "{}: became shorter while it was read", path);
+    at += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  struct stat info;
+  const bool exists = stat(path_.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    fail(ExitCode::kIo, "{}: cannot be written: it is a directory", path_);
+  }
+  if (exists && !S_ISREG(info.st_mode)) {
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) {
+      fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+    }
+    return;
+  }
+  if (exists && access(path_.c_str(), W_OK) != 0) {
+    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+  static std::atomic<int> counter = 0;
+  temporary_ = fmt::format("{}.tilefold-{}-{}", path_, getpid(), counter++);
+  cleanup_slot_ = claim_cleanup(temporary_);
+  descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    release_cleanup(cleanup_slot_);
+    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      cleanup_slot_(std::exchange(other.cleanup_slot_, -1)) {}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  release_cleanup(cleanup_slot_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void OutputFile::commit() {
+  // Some file systems report a full disk only here.
+  if (close(std::exchange(descriptor_, -1)) != 0) {
+    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+  if (temporary_.empty()) return;
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+  temporary_.clear();
+  release_cleanup(std::exchange(cleanup_slot_, -1));
+}
+
+}  // namespace tilefold::cli
