@@ -31,4 +31,17 @@ __device__ __forceinline__ uint32_t cvt_pack(float low, float high) {
   }
 }
 
+// One 16-bit number to float32, exactly. PTX ISA, "cvt"; a bfloat16 is the high half of a float32.
+template <DType kDType>
+__device__ __forceinline__ float cvt_f32(uint32_t bits) {
+  static_assert(kDType == DType::kFloat16 || kDType == DType::kBFloat16);
+  float value;
+  if constexpr (kDType == DType::kFloat16) {
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
+  } else {
+    asm("mov.b32 %0, %1;" : "=f"(value) : "r"(bits << 16));
+  }
+  return value;
+}
+
 }  // namespace tilefold::ptx

@@ -2,6 +2,10 @@
 // treatment of NaN the kernels rely on.
 #pragma once
 
+#include <cstdint>
+
+#include "core/problem.h"
+
 namespace tilefold::ptx {
 
 // 2^x, relative error about 2^-22; a subnormal result is 0. PTX ISA, "ex2". One instruction
@@ -38,6 +42,20 @@ __device__ __forceinline__ float max_f32(float a, float b) {
   float c;
   asm("max.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
+}
+
+// a b + c on packed pairs of 16-bit numbers, rounded once. PTX ISA, "fma" (half precision).
+// Compute capability 8.0.
+template <DType kDType>
+__device__ __forceinline__ uint32_t fma_rn_x2(uint32_t a, uint32_t b, uint32_t c) {
+  static_assert(kDType == DType::kFloat16 || kDType == DType::kBFloat16);
+  uint32_t d;
+  if constexpr (kDType == DType::kFloat16) {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  }
+  return d;
 }
 
 }  // namespace tilefold::ptx

@@ -19,6 +19,10 @@ __device__ __forceinline__ int shfl_idx(int value, int lane) {
   return __shfl_sync(kWholeWarp, value, lane);
 }
 
+__device__ __forceinline__ float shfl_idx(float value, int lane) {
+  return __shfl_sync(kWholeWarp, value, lane);
+}
+
 // Whether any lane's predicate holds; uniform. PTX ISA, "vote.sync.any".
 __device__ __forceinline__ bool vote_any(bool predicate) {
   return __any_sync(kWholeWarp, predicate) != 0;

@@ -1,0 +1,191 @@
+// What becomes of O and the row statistics after the last key block.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/barrier.cuh"
+#include "cuda/ptx/convert.cuh"
+#include "cuda/ptx/global.cuh"
+#include "cuda/ptx/math.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/warp.cuh"
+#include "cuda/sm80/config.h"
+#include "cuda/sm80/load.cuh"
+#include "cuda/sm80/params.h"
+#include "cuda/sm80/softmax.cuh"
+#include "layout/tile.h"
+
+namespace tilefold::sm80 {
+
+constexpr int kFirstPairBarrier = 1;  // named barriers 1 .. num_warps / 2; 0 is the CTA's
+
+// Which rows a warp works on.
+struct WarpContext {
+  int32_t lane;
+  int32_t warp;
+  int32_t row_group;  // flat: the warp; pair: the pair
+  int32_t half;       // pair: which of the two
+  int32_t row_begin;  // first query row
+
+  // The query row of this lane's accumulator elements 0, 1 (block 0 of 16 rows); elements 2, 3 are
+  // 8 rows further.
+  __device__ __forceinline__ int32_t lane_row() const { return row_begin + lane / 4; }
+};
+
+// The two warps of a pair meet (flat: the warp's lanes do).
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void sync_row_group(const WarpContext& warp) {
+  if constexpr (kConfig.pair) {
+    ptx::barrier_sync(kFirstPairBarrier + warp.row_group, 64);
+  } else {
+    ptx::sync_warp();
+  }
+}
+
+// Pair: each warp's numbers per row, valid in all lanes of a quad, are combined with the partner's.
+// The two barriers of neighbouring calls keep a write from overtaking the partner's read.
+template <ForwardConfig kConfig, typename Combine>
+__device__ __forceinline__ void combine_pair(float (&x)[kConfig.m16()][2], uint32_t shared,
+                                             const WarpContext& warp, const Combine& combine) {
+  const uint32_t rows = shared + kConfig.shared_plan().exchange;
+  const uint32_t mine = rows + (warp.warp * 32 + warp.lane / 4) * 4;
+  const uint32_t other = rows + ((warp.warp ^ 1) * 32 + warp.lane / 4) * 4;
+#pragma unroll
+  for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (warp.lane % 4 == 0) ptx::st_shared_f32(mine + (16 * m + 8 * r) * 4, x[m][r]);
+    }
+  }
+  sync_row_group<kConfig>(warp);
+#pragma unroll
+  for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      x[m][r] = combine(x[m][r], ptx::ld_shared_f32(other + (16 * m + 8 * r) * 4));
+    }
+  }
+}
+
+// The column of this lane's elements 0, 2 of n8 block `d` of rO.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int lane_column(const WarpContext& warp, int d) {
+  return 16 * (d / 2 * kConfig.warps_per_row_group() + warp.half) + d % 2 * 8 + warp.lane % 4 * 2;
+}
+
+// Split K/V: O before normalisation with its (row_max, row_sum), for combine.cu.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void store_partial(
+    const float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
+    const OnlineSoftmax<kConfig.m16()>& softmax, const ForwardParams& params,
+    const layout::TileCoord& coord, const WarpContext& warp) {
+  const int64_t first =
+      (static_cast<int64_t>(coord.split) * params.grid.num_batch_heads + coord.batch_head) *
+      params.seqlen_q;
+#pragma unroll
+  for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int32_t row = warp.lane_row() + 16 * m + 8 * r;
+      if (row >= params.seqlen_q) continue;
+      float* o = params.partial_o + (first + row) * params.head_dim_v;
+#pragma unroll
+      for (int d = 0; d < 2 * kConfig.d16(); ++d) {
+        const int column = lane_column<kConfig>(warp, d);
+        if (column < params.head_dim_v) {
+          ptx::st_global_f32_v2(o + column, rO[m][d][2 * r], rO[m][d][2 * r + 1]);
+        }
+      }
+      if (warp.lane % 4 == 0 && warp.half == 0) {
+        ptx::st_global_f32_v2(params.partial_ml + (first + row) * 2, softmax.row_max[m][r],
+                              softmax.row_sum[m][r]);
+      }
+    }
+  }
+}
+
+// rO = rO / row_sum (FA2 Algorithm 1, line 12), 0 in rows that see no key; LSE to memory (line 13).
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void normalize(float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
+                                          const OnlineSoftmax<kConfig.m16()>& softmax,
+                                          const ForwardParams& params, const TileContext& tile,
+                                          const WarpContext& warp) {
+#pragma unroll
+  for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int32_t row = warp.lane_row() + 16 * m + 8 * r;
+      const bool empty = params.mask.row_is_empty(row);
+      const float inverse = ptx::rcp_approx_ftz(softmax.row_sum[m][r]);
+#pragma unroll
+      for (int d = 0; d < 2 * kConfig.d16(); ++d) {
+        rO[m][d][2 * r] = empty ? 0.0f : rO[m][d][2 * r] * inverse;
+        rO[m][d][2 * r + 1] = empty ? 0.0f : rO[m][d][2 * r + 1] * inverse;
+      }
+      if (params.lse != nullptr && warp.lane % 4 == 0 && warp.half == 0 && row < params.seqlen_q) {
+        const float lse =
+            OnlineSoftmax<kConfig.m16()>::lse(softmax.row_max[m][r], softmax.row_sum[m][r]);
+        ptx::st_global_f32(params.lse + tile.batch * params.lse_strides.batch +
+                               tile.head * params.lse_strides.head + row * params.lse_strides.row,
+                           empty ? params.empty_row_lse : lse);
+      }
+    }
+  }
+}
+
+// rO, rounded, over this row group's own rows of the Q tile, which nobody reads any more.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void stage_output(const float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
+                                             uint32_t shared, const WarpContext& warp) {
+  constexpr layout::Tile kTile = kConfig.q_tile();
+  const uint32_t lane_address =
+      (shared + kConfig.shared_plan().q +
+       kTile.offset_bytes(warp.row_group * kConfig.rows_per_warp() + warp.lane / 4, 0) +
+       warp.lane % 4 * 4) ^
+      (warp.half * 2 * layout::kChunkBytes);
+#pragma unroll
+  for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+    for (int d = 0; d < 2 * kConfig.d16(); ++d) {
+      const int block = d / 2 * kConfig.warps_per_row_group();
+      const uint32_t address =
+          (lane_address ^ kTile.k16_xor(block) ^ (d % 2 * layout::kChunkBytes)) +
+          kTile.k16_page_bytes(block) + m * kTile.rows16_bytes();
+      ptx::st_shared_u32(address, ptx::cvt_pack<kConfig.dtype>(rO[m][d][0], rO[m][d][1]));
+      ptx::st_shared_u32(address + 8 * kTile.row_bytes(),
+                         ptx::cvt_pack<kConfig.dtype>(rO[m][d][2], rO[m][d][3]));
+    }
+  }
+}
+
+// From there to memory, 16 bytes a lane, whole rows at a time. Pair: each warp takes half of the
+// rows.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void store_output(const ForwardParams& params, const TileContext& tile,
+                                             uint32_t shared, const WarpContext& warp) {
+  constexpr layout::Tile kTile = kConfig.q_tile();
+  constexpr int kChunks = kTile.chunks_per_page();
+  constexpr int kRowStep = 32 / kChunks;
+  constexpr int kRows = kConfig.rows_per_warp() / kConfig.warps_per_row_group();
+  const int row0 = warp.half * kRows + warp.lane / kChunks;
+  const int chunk = warp.lane % kChunks;
+  char* o = params.o + tile.batch * params.o_strides.batch + tile.head * params.o_strides.head;
+#pragma unroll
+  for (int i = 0; i < kRows / kRowStep; ++i) {
+    const int row = row0 + i * kRowStep;
+    if (warp.row_begin + row >= params.seqlen_q) break;
+    char* o_row = o + (warp.row_begin + row) * params.o_strides.row;
+#pragma unroll
+    for (int page = 0; page < kTile.num_pages(); ++page) {
+      const int column = page * kTile.page_columns() + chunk * layout::kChunkElems;
+      if (column >= params.head_dim_v) break;
+      uint32_t x[4];
+      ptx::ld_shared_v4(x, shared + kConfig.shared_plan().q +
+                               kTile.offset_bytes(warp.row_group * kConfig.rows_per_warp() + row,
+                                                  page * kChunks + chunk));
+      ptx::st_global_v4(o_row + column * layout::kElementBytes, x);
+    }
+  }
+}
+
+}  // namespace tilefold::sm80

@@ -1,0 +1,205 @@
+// The FlashAttention-2 forward kernel on Ampere's instructions: one CTA computes one tile of query
+// rows of one head.
+//
+// Paper: Dao, "FlashAttention-2" (2023), Algorithm 1. The loop runs over key blocks (line 6), the
+// rows are split over warps (section 3.3), and O is normalised once at the end (section 3.1).
+// DEVIATION: a running maximum may lag behind the true one (softmax.cuh), so that most blocks
+// rescale nothing. docs/sm80-kernel.md goes through the kernel lane by lane.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/ptx/barrier.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/warp.cuh"
+#include "cuda/sm80/config.h"
+#include "cuda/sm80/epilogue.cuh"
+#include "cuda/sm80/load.cuh"
+#include "cuda/sm80/params.h"
+#include "cuda/sm80/products.cuh"
+#include "cuda/sm80/softmax.cuh"
+#include "layout/block_range.h"
+#include "layout/schedule.h"
+
+namespace tilefold::sm80 {
+
+// Takes the block's maxima into the running maximum if any row of the warp (pair: of both warps)
+// outgrew it by more than the threshold. The vote looks at lane-local maxima; those of whole rows
+// are only formed on the rare path.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void update_row_max(OnlineSoftmax<kConfig.m16()>& softmax,
+                                               float (&rS)[kConfig.m16()][2 * kConfig.n16()][4],
+                                               float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
+                                               const ForwardParams& params, uint32_t shared,
+                                               const WarpContext& warp) {
+  float tile_max[kConfig.m16()][2];
+  softmax.lane_max(tile_max, rS);
+  bool exceeds = softmax.exceeds(tile_max);
+  if constexpr (kConfig.pair) {
+    // Also says that the partner has read the P of the block before.
+    exceeds = ptx::barrier_red_or(kFirstPairBarrier + warp.row_group, 64, exceeds);
+  } else {
+    exceeds = ptx::vote_any(exceeds);
+  }
+  if (!exceeds) return;
+  softmax.quad_max(tile_max);
+  if constexpr (kConfig.pair) {
+    combine_pair<kConfig>(tile_max, shared, warp,
+                          [](float a, float b) { return ptx::max_f32(a, b); });
+  }
+  if (!softmax.prescale && ptx::vote_any(softmax.large(tile_max))) {
+    softmax.prescale_scores(rS, params.softmax_scale);
+#pragma unroll
+    for (int m = 0; m < kConfig.m16(); ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        tile_max[m][r] = softmax.prescaled(tile_max[m][r], params.softmax_scale);
+      }
+    }
+    softmax.prescale = true;
+    softmax.exponent_scale = 1.0f;
+  }
+  softmax.rescale(tile_max, rO);
+}
+
+// `Row::kConfig` is the kernel's ForwardConfig. (A type carries it, since nvcc 13.0 writes host
+// code that does not compile for a __global__ template over a value of class type.)
+template <typename Row>
+__global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
+    forward_kernel(const __grid_constant__ ForwardParams params) {
+  constexpr ForwardConfig kConfig = Row::kConfig;
+  static_assert(kConfig.valid());
+  constexpr int kM16 = kConfig.m16();
+  constexpr int kN16 = kConfig.n16();
+  constexpr int kD16 = kConfig.d16();
+  constexpr int kBlockM = kConfig.block_m;
+  constexpr int kBlockN = kConfig.block_n;
+  constexpr int kGroup = kConfig.warps_per_row_group();
+  constexpr layout::Tile kTile = kConfig.kv_tile();
+  using Pipeline = std::conditional_t<kConfig.load == LoadPath::kTma, TmaPipeline<kConfig>,
+                                      CpAsyncPipeline<kConfig>>;
+
+  // ---- Tile coordinates ----
+  const layout::TileCoord coord = layout::tile_of(params.grid, blockIdx.x);
+  WarpContext warp;
+  warp.lane = static_cast<int32_t>(threadIdx.x % 32);
+  warp.warp = ptx::shfl_idx(static_cast<int32_t>(threadIdx.x / 32), 0);
+  warp.row_group = warp.warp / kGroup;
+  warp.half = warp.warp % kGroup;
+  TileContext tile;
+  tile.row_begin = coord.m_block * kBlockM;
+  tile.batch = coord.batch_head / params.num_heads;
+  tile.head = coord.batch_head - tile.batch * params.num_heads;
+  tile.head_kv = tile.head / params.heads_per_group;
+  warp.row_begin = tile.row_begin + warp.row_group * kConfig.rows_per_warp();
+  const int32_t row_end = min(tile.row_begin + kBlockM, params.seqlen_q);
+  const int32_t warp_row_end = min(warp.row_begin + kConfig.rows_per_warp(), params.seqlen_q);
+  const layout::BlockRange cta_range =
+      layout::split_of(layout::block_range(params.mask, tile.row_begin, row_end, kBlockN),
+                       coord.split, params.grid.num_splits);
+  const layout::BlockRange warp_range =
+      layout::block_range(params.mask, warp.row_begin, warp_row_end, kBlockN);
+  tile.block_begin = cta_range.begin;
+  tile.block_end = cta_range.end;
+
+  // ---- Shared memory ----
+  const uint32_t shared = ptx::shared_address(ptx::dynamic_shared_memory());
+  const LaneAddresses<kConfig> lane_addresses(shared, warp.row_group, warp.half, warp.lane);
+
+  // ---- Prologue ----
+  float rO[kM16][2 * kD16][4];
+#pragma unroll
+  for (int m = 0; m < kM16; ++m) {
+#pragma unroll
+    for (int d = 0; d < 2 * kD16; ++d) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) rO[m][d][i] = 0.0f;
+    }
+  }
+  OnlineSoftmax<kM16> softmax;
+  softmax.init(params.softmax_scale_log2, params.prescale != 0);
+
+  if (!cta_range.empty()) {
+    // ---- Barriers, first loads ----
+    Pipeline pipeline(params, tile, shared);
+    pipeline.start(tile, shared);
+    uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];
+    if constexpr (kConfig.q_in_registers) {
+      pipeline.await_q();
+      load_q_fragments<kConfig>(rQ, lane_addresses.q);
+    }
+
+    // ---- Main loop over key blocks ----
+#pragma unroll 1
+    for (int32_t n_block = cta_range.begin; n_block < cta_range.end; ++n_block) {
+      pipeline.before_scores();
+      if (!warp_range.visits(n_block)) {  // this warp's rows see nothing of the block
+        pipeline.after_scores();
+        pipeline.before_values();
+        pipeline.after_values();
+        continue;
+      }
+      const uint32_t stage_bytes = static_cast<uint32_t>(pipeline.stage() * kTile.bytes());
+
+      // rS = sQ sK^T
+      float rS[kM16][2 * kN16][4];
+      compute_scores<kConfig>(rS, rQ, lane_addresses.q, lane_addresses.k + stage_bytes);
+      if (softmax.prescale) softmax.prescale_scores(rS, params.softmax_scale);
+      bool careful = false;
+      if (warp_range.masks(n_block)) {
+        const int32_t key = n_block * kBlockN + warp.half * 16 + warp.lane % 4 * 2;
+        mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, warp.lane_row(), key);
+      }
+      pipeline.after_scores();
+      if (warp_range.masks(n_block)) {
+        pipeline.await_v();
+        careful =
+            has_non_finite<kConfig>(shared + kConfig.shared_plan().v + stage_bytes, warp.lane);
+      }
+
+      // row_max, row_sum, rO; then rS becomes rP = exp2(rS c - row_max)
+      update_row_max<kConfig>(softmax, rS, rO, params, shared, warp);
+      if (!careful) {
+        softmax.exponentiate(rS);
+        if constexpr (kConfig.pair) {
+          store_probabilities<kConfig>(rS, lane_addresses.p_store);
+          sync_row_group<kConfig>(warp);  // both halves of P are there
+        }
+        pipeline.before_values();
+        // rO += rP sV
+        accumulate_values<kConfig>(rO, rS, lane_addresses.p, lane_addresses.v + stage_bytes);
+      } else {
+        softmax.exponentiate(rS);
+        if constexpr (kConfig.pair) {
+          store_probabilities<kConfig>(rS, lane_addresses.p_store);
+          sync_row_group<kConfig>(warp);
+        }
+        pipeline.before_values();
+        accumulate_seen_values<kConfig>(
+            rO, rS, params.mask, warp.lane_row(), n_block * kBlockN, warp.half, warp.lane,
+            shared + kConfig.shared_plan().p + warp.row_group * kConfig.p_tile().bytes(),
+            shared + kConfig.shared_plan().v + stage_bytes);
+      }
+      pipeline.after_values();
+    }
+  }
+
+  // ---- Epilogue ----
+  softmax.finish();
+  if constexpr (kConfig.pair) {
+    sync_row_group<kConfig>(warp);  // the exchange buffer has been read
+    combine_pair<kConfig>(softmax.row_sum, shared, warp, [](float a, float b) { return a + b; });
+  }
+  if (params.grid.num_splits > 1) {
+    store_partial<kConfig>(rO, softmax, params, coord, warp);
+    return;
+  }
+  normalize<kConfig>(rO, softmax, params, tile, warp);
+  sync_row_group<kConfig>(warp);  // the rows of Q that O replaces have been read
+  stage_output<kConfig>(rO, shared, warp);
+  sync_row_group<kConfig>(warp);  // O is in shared memory
+  store_output<kConfig>(params, tile, shared, warp);
+}
+
+}  // namespace tilefold::sm80
