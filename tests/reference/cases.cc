@@ -110,9 +110,9 @@ bool read_word(const std::string& key, const std::string& text, Case* c) {
 }
 
 std::string joined(const std::vector<int64_t>& values) {
-  std::string text;
-  for (int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
-  return text;
+  std::ostringstream text;
+  for (size_t i = 0; i < values.size(); ++i) text << (i == 0 ? "" : ",") << values[i];
+  return text.str();
 }
 
 // A stream of random choices.
