@@ -1,0 +1,267 @@
+// The device tests' harness.
+#include "gpu_test.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+namespace tilefold::gpu_test {
+namespace {
+
+void require(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  }
+}
+
+constexpr size_t kWorkspaceGuardBytes = 1024;
+constexpr unsigned char kPoisonByte = 0xff;  // NaN in every dtype, and an absurd counter
+
+}  // namespace
+
+std::vector<Row> gpu_rows() {
+  std::vector<Row> rows;
+  for (int32_t index = 0; index < tilefold_kernel_count(); ++index) {
+    tilefold_kernel_info info = {};
+    info.struct_bytes = sizeof(info);
+    if (tilefold_get_kernel_info(index, &info) != TILEFOLD_OK) continue;
+    if (std::strcmp(info.backend, "cpu") == 0) continue;
+    // A row that takes several dtypes is tested once with each.
+    std::string dtypes = info.dtypes;
+    while (!dtypes.empty()) {
+      const size_t comma = dtypes.find(',');
+      std::string dtype = dtypes.substr(0, comma);
+      dtype.erase(std::remove(dtype.begin(), dtype.end(), ' '), dtype.end());
+      dtypes = comma == std::string::npos ? "" : dtypes.substr(comma + 1);
+      Row row{info.name,       info.backend, DType::kFloat32, info.head_dim,
+              info.head_dim_v, info.block_m, info.block_n};
+      if (reference::parse_dtype(dtype, &row.dtype)) rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+const std::string& no_gpu_reason() {
+  static const std::string reason = [] {
+    std::string text = "no CUDA device";
+    for (int32_t index = 1; index < tilefold_device_count(); ++index) {
+      tilefold_device_info info = {};
+      info.struct_bytes = sizeof(info);
+      if (tilefold_get_device_info(index, &info) != TILEFOLD_OK) continue;
+      if (info.usable) return std::string();
+      text = std::string(info.name) + ": " + info.note;
+    }
+    return text;
+  }();
+  return reason;
+}
+
+Case base_case(const Row& row, int64_t seqlen_q, int64_t seqlen_k, int causal) {
+  constexpr int64_t kAnyHeadDim = 64;
+  Case c;
+  c.dtype = row.dtype;
+  c.heads = 2;
+  c.seqlen_q = seqlen_q;
+  c.seqlen_k = seqlen_k;
+  c.head_dim = row.head_dim > 0 ? row.head_dim : kAnyHeadDim;
+  c.head_dim_v = row.head_dim_v > 0 ? row.head_dim_v : c.head_dim;
+  c.causal = causal;
+  c.seed = static_cast<uint64_t>(seqlen_q * 1000003 + seqlen_k * 101 + causal);
+  return c;
+}
+
+DeviceBuffer::DeviceBuffer(size_t bytes) : bytes_(bytes) {
+  void* memory = nullptr;
+  require(cudaMalloc(&memory, std::max<size_t>(bytes, 1)), "cudaMalloc");
+  memory_ = std::shared_ptr<void>(memory, [](void* pointer) { cudaFree(pointer); });
+}
+
+DeviceTensor::DeviceTensor(const HostTensor& host)
+    : buffer_(host.memory().size()),
+      shape_(host.shape()),
+      strides_(host.strides()),
+      dl_(std::make_unique<DLTensor>(*host.dl())) {
+  int device = 0;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  dl_->data = static_cast<char*>(buffer_.data()) + host.data_offset_bytes();
+  dl_->device = {kDLCUDA, device};
+  dl_->shape = shape_.data();
+  dl_->strides = strides_.data();
+  upload(host);
+}
+
+void DeviceTensor::upload(const HostTensor& host, cudaStream_t stream) {
+  require(cudaMemcpyAsync(buffer_.data(), host.memory().data(), host.memory().size(),
+                          cudaMemcpyHostToDevice, stream),
+          "upload");
+}
+
+void DeviceTensor::download(HostTensor* host, cudaStream_t stream) const {
+  require(cudaMemcpyAsync(host->memory().data(), buffer_.data(), host->memory().size(),
+                          cudaMemcpyDeviceToHost, stream),
+          "download");
+}
+
+DeviceProblem::DeviceProblem(const Instance& instance, const char* kernel)
+    : q(instance.q),
+      k(instance.k),
+      v(instance.v),
+      o(instance.o),
+      options(instance.options),
+      want_lse(instance.want_lse) {
+  if (want_lse) lse = DeviceTensor(instance.lse);
+  options.kernel = kernel;
+}
+
+tilefold_status DeviceProblem::prepare() {
+  const tilefold_status status = tilefold_forward_workspace_bytes(
+      q.dl(), k.dl(), v.dl(), o.dl(), lse_dl(), &options, &workspace_bytes);
+  if (status != TILEFOLD_OK) return status;
+  workspace = DeviceBuffer(workspace_bytes + kWorkspaceGuardBytes);
+  require(cudaMemset(workspace.data(), kPoisonByte, workspace.bytes()), "cudaMemset");
+  return status;
+}
+
+tilefold_status DeviceProblem::forward(cudaStream_t stream) {
+  return tilefold_forward(q.dl(), k.dl(), v.dl(), o.dl(), lse_dl(), &options, workspace_data(),
+                          workspace_bytes, stream);
+}
+
+bool DeviceProblem::download(Instance* instance, cudaStream_t stream) {
+  o.download(&instance->o, stream);
+  if (want_lse) lse.download(&instance->lse, stream);
+  std::array<unsigned char, kWorkspaceGuardBytes> guard;
+  require(cudaMemcpyAsync(guard.data(), static_cast<char*>(workspace.data()) + workspace_bytes,
+                          guard.size(), cudaMemcpyDeviceToHost, stream),
+          "download");
+  require(cudaStreamSynchronize(stream), "the kernel");
+  const bool guard_intact =
+      std::all_of(guard.begin(), guard.end(), [](unsigned char b) { return b == kPoisonByte; });
+  return guard_intact && instance->o.surroundings_intact() &&
+         (!want_lse || instance->lse.surroundings_intact());
+}
+
+void DeviceProblem::upload_inputs(const Instance& instance, cudaStream_t stream) {
+  q.upload(instance.q, stream);
+  k.upload(instance.k, stream);
+  v.upload(instance.v, stream);
+}
+
+void DeviceProblem::poison_outputs(const Instance& instance, cudaStream_t stream) {
+  HostTensor poisoned = instance.o.clone();
+  poisoned.poison();
+  o.upload(poisoned, stream);
+  if (want_lse) {
+    HostTensor poisoned_lse = instance.lse.clone();
+    poisoned_lse.poison();
+    lse.upload(poisoned_lse, stream);
+  }
+}
+
+void fill_fast(HostTensor* tensor, uint64_t seed) {
+  constexpr size_t kTableSize = 1 << 16;
+  static const std::vector<float> table = [] {
+    std::vector<float> values(kTableSize);
+    for (size_t n = 0; n < values.size(); ++n) {
+      values[n] = static_cast<float>(reference::random_normal(20, n));
+    }
+    return values;
+  }();
+  std::vector<uint32_t> bits(kTableSize, 0);
+  for (size_t n = 0; n < kTableSize; ++n) {
+    reference::store_element(tensor->dtype(), &bits[n], table[n]);
+  }
+  const int64_t size = reference::dtype_bytes(tensor->dtype());
+  std::byte* to = tensor->memory().data() + tensor->data_offset_bytes();
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (int64_t n = 0; n < tensor->num_elements(); ++n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::memcpy(to + n * size, &bits[state >> 48], static_cast<size_t>(size));
+  }
+}
+
+Instance make_fast_instance(const Case& c) {
+  Instance instance;
+  instance.q = HostTensor(c.dtype, {c.batch, c.heads, c.seqlen_q, c.head_dim});
+  instance.k = HostTensor(c.dtype, {c.batch, c.heads_kv, c.seqlen_k, c.head_dim});
+  instance.v = HostTensor(c.dtype, {c.batch, c.heads_kv, c.seqlen_k, c.head_dim_v});
+  instance.o = HostTensor(c.dtype, {c.batch, c.heads, c.seqlen_q, c.head_dim_v});
+  instance.lse = HostTensor(DType::kFloat32, {c.batch, c.heads, c.seqlen_q});
+  instance.options = c.options();
+  instance.want_lse = c.want_lse;
+  fill_fast(&instance.q, c.seed * 3 + 1);
+  fill_fast(&instance.k, c.seed * 3 + 2);
+  fill_fast(&instance.v, c.seed * 3 + 3);
+  return instance;
+}
+
+void RowTest::SetUp() {
+  if (!no_gpu_reason().empty()) GTEST_SKIP() << no_gpu_reason();
+  ASSERT_CUDA(cudaSetDevice(0));
+}
+
+void RowTest::TearDown() {
+  if (!no_gpu_reason().empty() || IsSkipped() || HasFailure()) return;
+  ASSERT_CUDA(cudaDeviceSynchronize());
+  ASSERT_CUDA(cudaGetLastError()) << "an error was left behind";
+  if (served_ == 0) {
+    GTEST_SKIP() << GetParam().name << " serves none of the " << unserved_
+                 << " problems of this test: " << tilefold_last_error();
+  }
+}
+
+bool RowTest::run(Instance* instance, const std::string& what) {
+  DeviceProblem problem(*instance, GetParam().name.c_str());
+  const tilefold_status status = problem.prepare();
+  if (status == TILEFOLD_ERROR_UNSUPPORTED) {
+    ++unserved_;
+    return false;
+  }
+  ++served_;
+  EXPECT_EQ(TILEFOLD_OK, status) << what << ": " << tilefold_last_error();
+  if (status != TILEFOLD_OK) return true;
+  const tilefold_status launched = problem.forward(nullptr);
+  EXPECT_EQ(TILEFOLD_OK, launched) << what << ": " << tilefold_last_error();
+  EXPECT_TRUE(problem.download(instance, nullptr))
+      << what << ": memory beside the outputs or behind the workspace was written";
+  return true;
+}
+
+bool RowTest::check(Instance* instance, const std::string& what, int64_t row_step) {
+  if (!run(instance, what)) return false;
+  reference::Parameters parameters = reference::parameters_of(&instance->options);
+  parameters.row_step = row_step;
+  // A thread costs more than a small problem.
+  const DLTensor& q = *instance->q.dl();
+  const double work = 4.0 * static_cast<double>(instance->q.num_elements()) *
+                      static_cast<double>(instance->k.shape()[2]) / static_cast<double>(row_step);
+  parameters.num_threads = work < 2e7 ? 1 : 0;
+  const reference::Result expected =
+      reference::attention(q, *instance->k.dl(), *instance->v.dl(), parameters);
+  const reference::Comparison comparison =
+      reference::compare(expected, *instance->o.dl(), instance->lse_dl());
+  EXPECT_TRUE(comparison.ok) << what << ": " << comparison.message();
+  return true;
+}
+
+bool RowTest::check(const Case& c) {
+  Instance instance = reference::make_instance(c);
+  return check(&instance, c.to_string());
+}
+
+std::string row_test_name(const testing::TestParamInfo<Row>& info) {
+  // Rows of several dtypes appear once with each: the dtype tells them apart.
+  std::string name = info.param.name;
+  for (char& letter : name) {
+    if (!std::isalnum(static_cast<unsigned char>(letter))) letter = '_';
+  }
+  for (const Row& other : gpu_rows()) {
+    if (other.name == info.param.name && other.dtype != info.param.dtype) {
+      return name + "_" + reference::dtype_name(info.param.dtype);
+    }
+  }
+  return name;
+}
+
+}  // namespace tilefold::gpu_test
