@@ -1,0 +1,67 @@
+// Arrays of any Python library seen as DLTensors, and new arrays of the same library.
+#pragma once
+
+#include <Python.h>
+#include <dlpack/dlpack.h>
+#include <nanobind/nanobind.h>
+
+#include "dlpack_exchange.h"
+
+namespace tilefold::python {
+
+namespace nb = nanobind;
+
+// What is known of one array type. Made by tilefold._arrays.adapt(type) the first time that the
+// type is met, and kept for the life of the process.
+struct Adapter {
+  nb::object library;         // "numpy", "torch", ...: arrays of one call must agree on it
+  nb::object export_dlpack;   // array, stream -> DLPack capsule; not called when `api` is there
+  nb::object reread;          // name, array -> array to export in its place, or an exception
+  nb::object empty_like;      // array -> array of its shape, dtype, device, order of axes
+  nb::object empty;           // array, shape -> array of its dtype and device
+  nb::object empty_float32;   // array, shape -> float32 array on its device
+  nb::object current_stream;  // array -> int, the CUDA stream that the library works on
+  nb::object redirect;        // called with forward()'s arguments in its place, or None
+  nb::object check;           // name, array -> None, or an exception; or None
+  const ExchangeApi* api = nullptr;
+  bool watches_gradients = false;  // arrays have `requires_grad`
+  nb::object gradients_on;         // () -> bool
+};
+
+// The adapter of `array`'s type. Throws TypeError (naming the argument) for what is not an array.
+const Adapter& adapter_of(nb::handle array, const char* name);
+
+enum class Layout { kHeadsFirst, kRowsFirst };  // [B, H, N, D] or [B, N, H, D]
+
+// An array as the library takes it: axes in the order [B, H, N, D] whatever the layout.
+class View {
+ public:
+  View() = default;
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  // `stream` is what DLPack's __dlpack__ takes, or None.
+  void read(const Adapter& adapter, nb::handle array, const char* name, Layout layout,
+            nb::handle stream);
+  const DLTensor* tensor() const { return &tensor_; }
+  DLTensor* tensor() { return &tensor_; }
+  bool read_only() const { return read_only_; }
+  bool is_cuda() const {
+    return tensor_.device.device_type == kDLCUDA || tensor_.device.device_type == kDLCUDAManaged;
+  }
+
+ private:
+  void from_capsule(PyObject* capsule, const char* name);
+  void take_axes(Layout layout);
+  void refuse_negative_view(nb::handle array, const char* name) const;
+
+  static constexpr int kMaxRank = 4;
+  DLTensor tensor_ = {};
+  int64_t shape_[kMaxRank] = {};
+  int64_t strides_[kMaxRank] = {};
+  nb::object owner_;  // keeps the capsule (and an array made by reread) alive
+  nb::object reread_;
+  bool read_only_ = false;
+};
+
+}  // namespace tilefold::python

@@ -1,0 +1,362 @@
+// tilefold.attention() and tilefold.explain() below their Python signatures.
+#include "forward.h"
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace tilefold::python {
+namespace {
+
+constexpr size_t kWorkspaceAlignment = 256;
+
+std::string kind_of(nb::handle object) {
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  const nb::object module = nb::getattr(type, "__module__");
+  return std::string(nb::str(module).c_str()) + "." +
+         nb::str(nb::getattr(type, "__qualname__")).c_str();
+}
+
+const Adapter& adapter_like(const Adapter& first, nb::handle q, nb::handle array,
+                            const char* name) {
+  const Adapter& adapter = adapter_of(array, name);
+  if (&adapter == &first || adapter.library.equal(first.library)) return adapter;
+  throw nb::type_error((std::string(name) + " is a " + kind_of(array) + ", but q is a " +
+                        kind_of(q) + "; the arrays of a call must be of one library")
+                           .c_str());
+}
+
+void refuse_gradient(nb::handle array, const char* name) {
+  if (nb::getattr(array, "requires_grad").ptr() != Py_True) return;
+  PyErr_Format(PyExc_NotImplementedError,
+               "%s: it requires a gradient, and this version has no backward pass; call under "
+               "torch.no_grad() or torch.inference_mode(), or pass %s.detach()",
+               name, name);
+  throw nb::python_error();
+}
+
+bool is_served(const DLDataType& dtype) {
+  if (dtype.lanes != 1) return false;
+  return (dtype.code == kDLFloat && (dtype.bits == 32 || dtype.bits == 16)) ||
+         (dtype.code == kDLBfloat && dtype.bits == 16);
+}
+
+bool same(const DLDataType& a, const DLDataType& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+// The arrays of a call, read.
+struct Inputs {
+  View q;
+  View k;
+  View v;
+
+  bool has_dtype_fault(const DLTensor& o) const {
+    const DLDataType& dtype = q.tensor()->dtype;
+    return !is_served(dtype) || !same(dtype, k.tensor()->dtype) ||
+           !same(dtype, v.tensor()->dtype) || !same(dtype, o.dtype);
+  }
+  // Whether q and v have the rank without which the output's shape cannot be told.
+  bool have_rank() const { return q.tensor()->ndim == 4 && v.tensor()->ndim == 4; }
+  std::array<int64_t, 4> output_shape() const {
+    const int64_t* shape = q.tensor()->shape;
+    return {shape[0], shape[1], shape[2], v.tensor()->shape[3]};
+  }
+};
+
+// What the library says of tensors of the wrong rank: it looks at ranks first, so any `o` does.
+[[noreturn]] void raise_rank(const Inputs& inputs) {
+  const tilefold_status status =
+      tilefold_forward(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(), inputs.q.tensor(),
+                       nullptr, nullptr, nullptr, 0, nullptr);
+  raise_status(status);
+}
+
+nb::object call2(nb::handle function, nb::handle a, nb::handle b) {
+  PyObject* arguments[] = {nullptr, a.ptr(), b.ptr()};
+  PyObject* result = PyObject_Vectorcall(function.ptr(), arguments + 1,
+                                         2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+nb::object call1(nb::handle function, nb::handle a) {
+  PyObject* arguments[] = {nullptr, a.ptr()};
+  PyObject* result = PyObject_Vectorcall(function.ptr(), arguments + 1,
+                                         1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+nb::object allocate_output(const Adapter& adapter, nb::handle q, const Inputs& inputs,
+                           Layout layout) {
+  const auto shape = inputs.output_shape();
+  if (shape[3] == inputs.q.tensor()->shape[3]) return call1(adapter.empty_like, q);
+  return layout == Layout::kHeadsFirst
+             ? call2(adapter.empty, q, nb::make_tuple(shape[0], shape[1], shape[2], shape[3]))
+             : call2(adapter.empty, q, nb::make_tuple(shape[0], shape[2], shape[1], shape[3]));
+}
+
+void* cuda_stream(const Adapter& adapter, nb::handle q, const DLDevice& device, nb::handle stream) {
+  if (adapter.api != nullptr) {
+    void* current = nullptr;
+    if (adapter.api->current_stream(kDLCUDA, device.device_id, &current) != 0) {
+      throw nb::python_error();
+    }
+    return current;
+  }
+  const nb::object number = call2(adapter.current_stream, q, stream);
+  const size_t value = PyLong_AsSize_t(number.ptr());
+  if (PyErr_Occurred()) throw nb::python_error();
+  return reinterpret_cast<void*>(value);
+}
+
+struct FreeDeleter {
+  void operator()(void* pointer) const { std::free(pointer); }
+};
+
+// Memory for a call's scratch, where it needs any: from the arrays' library on CUDA (its allocator
+// knows the stream), from the C library on the CPU.
+class Workspace {
+ public:
+  void allocate(const Adapter& adapter, nb::handle q, bool is_cuda, size_t bytes) {
+    bytes_ = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    if (!is_cuda) {
+      host_.reset(std::aligned_alloc(kWorkspaceAlignment, bytes_));
+      data_ = host_.get();
+      if (data_ == nullptr) throw std::bad_alloc();
+      return;
+    }
+    const nb::tuple shape = nb::make_tuple((bytes_ + kWorkspaceAlignment) / sizeof(float));
+    device_ = call2(adapter.empty_float32, q, shape);
+    View view;
+    view.read(adapter_of(device_, "workspace"), device_, "workspace", Layout::kHeadsFirst,
+              nb::none());
+    const auto address =
+        reinterpret_cast<uintptr_t>(view.tensor()->data) + view.tensor()->byte_offset;
+    data_ = reinterpret_cast<void*>((address + kWorkspaceAlignment - 1) / kWorkspaceAlignment *
+                                    kWorkspaceAlignment);
+  }
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<void, FreeDeleter> host_;
+  nb::object device_;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// A caller's output array: of q's library, without a gradient, writable.
+void read_output(const Adapter& first, nb::handle q, nb::handle array, const char* name,
+                 Layout layout, nb::handle stream, View* view) {
+  const Adapter& adapter = adapter_like(first, q, array, name);
+  if (adapter.watches_gradients) refuse_gradient(array, name);
+  view->read(adapter, array, name, layout, stream);
+  if (view->read_only()) {
+    throw nb::value_error((std::string(name) + ": it is read-only; an output is written").c_str());
+  }
+}
+
+// Outputs that are never made, for questions: the library looks at their shapes and at the
+// alignment of their addresses. These lie in the first pages, which no process has, so they overlap
+// nothing.
+class Placeholder {
+ public:
+  Placeholder(const DLTensor* q, const DLTensor* v, Layout layout)
+      : shape_{q->shape[0], q->shape[1], q->shape[2], v->shape[3]},
+        strides_{shape_[1] * shape_[2] * shape_[3], shape_[2] * shape_[3], shape_[3], 1} {
+    if (layout == Layout::kRowsFirst) {
+      strides_[1] = shape_[3];
+      strides_[2] = shape_[1] * shape_[3];
+    }
+    o_ = *q;
+    o_.shape = shape_.data();
+    o_.strides = strides_.data();
+    o_.byte_offset = 0;
+    o_.data = reinterpret_cast<void*>(uintptr_t{kAlignment});
+    lse_ = o_;
+    lse_.ndim = 3;
+    lse_.strides = nullptr;
+    lse_.dtype = {kDLFloat, 32, 1};
+    const auto elements = static_cast<uintptr_t>(shape_[0] * shape_[1] * shape_[2] * shape_[3]);
+    lse_.data = reinterpret_cast<void*>((2 + elements * sizeof(float) / kAlignment) * kAlignment);
+  }
+  Placeholder(const Placeholder&) = delete;
+  Placeholder& operator=(const Placeholder&) = delete;
+  const DLTensor* o() const { return &o_; }
+  const DLTensor* lse() const { return &lse_; }
+
+ private:
+  static constexpr uintptr_t kAlignment = kWorkspaceAlignment;
+  std::array<int64_t, 4> shape_;
+  std::array<int64_t, 4> strides_;
+  DLTensor o_ = {};
+  DLTensor lse_ = {};
+};
+
+// A CPU tensor of a shape, whose memory is not looked at.
+struct Shaped {
+  DLTensor tensor = {};
+  std::array<int64_t, 4> shape = {};
+
+  Shaped(nb::handle extents, const char* name, const DLDataType& dtype, Layout layout) {
+    const auto rank = static_cast<int32_t>(nb::len(extents));
+    if (rank != 4) {
+      throw nb::value_error(
+          (std::string(name) + ": its rank is " + std::to_string(rank) + "; accepted: 4, as " +
+           (layout == Layout::kHeadsFirst ? "[batch, heads, N, D]" : "[batch, N, heads, D]"))
+              .c_str());
+    }
+    for (int axis = 0; axis < 4; ++axis) shape[axis] = nb::cast<int64_t>(extents[axis]);
+    if (layout == Layout::kRowsFirst) std::swap(shape[1], shape[2]);
+    tensor.data = reinterpret_cast<void*>(uintptr_t{1} << 62);
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 4;
+    tensor.dtype = dtype;
+    tensor.shape = shape.data();
+  }
+  Shaped(const Shaped&) = delete;
+  Shaped& operator=(const Shaped&) = delete;
+};
+
+DLDataType dtype_named(nb::handle name) {
+  const std::string text = nb::str(name).c_str();
+  if (text == "float32") return {kDLFloat, 32, 1};
+  if (text == "float16") return {kDLFloat, 16, 1};
+  if (text == "bfloat16") return {kDLBfloat, 16, 1};
+  throw nb::type_error(
+      ("q: its dtype is " + text + "; accepted: float16, bfloat16, float32").c_str());
+}
+
+}  // namespace
+
+nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
+                   bool return_lse, nb::handle out, nb::handle stream) {
+  const Adapter& adapter = adapter_of(q, "q");
+  const Adapter& adapter_k = adapter_like(adapter, q, k, "k");
+  const Adapter& adapter_v = adapter_like(adapter, q, v, "v");
+  for (const Adapter* one : {&adapter, &adapter_k, &adapter_v}) {
+    if (one->redirect.is_none()) continue;
+    return one->redirect(q, k, v, arguments.causal, arguments.window, arguments.scale, return_lse,
+                         arguments.empty_row_lse, out, stream, arguments.layout, arguments.kernel,
+                         arguments.window_align, arguments.num_threads);
+  }
+  if (adapter.watches_gradients && nb::cast<bool>(adapter.gradients_on())) {
+    refuse_gradient(q, "q");
+    refuse_gradient(k, "k");
+    refuse_gradient(v, "v");
+  }
+
+  const Layout layout = parse_layout(arguments.layout);
+  Inputs inputs;
+  inputs.q.read(adapter, q, "q", layout, stream);
+  inputs.k.read(adapter_k, k, "k", layout, stream);
+  inputs.v.read(adapter_v, v, "v", layout, stream);
+  if (!inputs.have_rank() || inputs.k.tensor()->ndim != 4) raise_rank(inputs);
+  tilefold_options options;
+  parse_options(arguments, inputs.q.tensor()->shape[2], inputs.k.tensor()->shape[2], &options);
+
+  nb::object o;
+  nb::object lse;
+  if (!out.is_none()) {
+    const bool is_pair = return_lse && PyTuple_Check(out.ptr());
+    if (is_pair && PyTuple_Size(out.ptr()) != 2) {
+      throw nb::value_error(
+          "out: it is a tuple of another length than 2; accepted: an array, or (o, lse)");
+    }
+    o = is_pair ? nb::borrow(PyTuple_GetItem(out.ptr(), 0)) : nb::borrow(out);
+    if (is_pair) lse = nb::borrow(PyTuple_GetItem(out.ptr(), 1));
+  }
+  View view_o;
+  if (o.is_valid() && !o.is_none()) {
+    read_output(adapter, q, o, "out", layout, stream, &view_o);
+  } else {
+    o = allocate_output(adapter, q, inputs, layout);
+    view_o.read(adapter_of(o, "o"), o, "o", layout, stream);
+  }
+  View view_lse;
+  if (return_lse) {
+    if (lse.is_valid() && !lse.is_none()) {
+      read_output(adapter, q, lse, "out[1] (lse)", layout, stream, &view_lse);
+    } else {
+      const auto shape = inputs.output_shape();
+      lse = call2(adapter.empty_float32, q, nb::make_tuple(shape[0], shape[1], shape[2]));
+      view_lse.read(adapter_of(lse, "lse"), lse, "lse", layout, stream);
+    }
+  }
+
+  const bool is_cuda = inputs.q.is_cuda();
+  void* on_stream = is_cuda ? cuda_stream(adapter, q, inputs.q.tensor()->device, stream) : nullptr;
+  const DLTensor* lse_tensor = return_lse ? view_lse.tensor() : nullptr;
+  const auto run = [&](void* workspace, size_t workspace_bytes) {
+    const nb::gil_scoped_release unlocked;
+    return tilefold_forward(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(),
+                            view_o.tensor(), lse_tensor, &options, workspace, workspace_bytes,
+                            on_stream);
+  };
+  // PERF: first without a workspace. Most calls need none, and asking each time would cost a second
+  // validation and choice of kernel.
+  tilefold_status status = run(nullptr, 0);
+  if (status == TILEFOLD_ERROR_WORKSPACE) {
+    size_t bytes = 0;
+    status =
+        tilefold_forward_workspace_bytes(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(),
+                                         view_o.tensor(), lse_tensor, &options, &bytes);
+    if (status == TILEFOLD_OK) {
+      Workspace workspace;
+      workspace.allocate(adapter, q, is_cuda, bytes);
+      status = run(workspace.data(), workspace.bytes());
+    }
+  }
+  if (status != TILEFOLD_OK) raise_status(status, inputs.has_dtype_fault(*view_o.tensor()));
+  if (!return_lse) return o;
+  return nb::make_tuple(o, lse);
+}
+
+nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
+                bool return_lse) {
+  const Adapter& adapter = adapter_of(q, "q");
+  const Adapter& adapter_k = adapter_like(adapter, q, k, "k");
+  const Adapter& adapter_v = adapter_like(adapter, q, v, "v");
+  const Layout layout = parse_layout(arguments.layout);
+  Inputs inputs;
+  inputs.q.read(adapter, q, "q", layout, nb::none());
+  inputs.k.read(adapter_k, k, "k", layout, nb::none());
+  inputs.v.read(adapter_v, v, "v", layout, nb::none());
+  if (!inputs.have_rank() || inputs.k.tensor()->ndim != 4) raise_rank(inputs);
+  tilefold_options options;
+  parse_options(arguments, inputs.q.tensor()->shape[2], inputs.k.tensor()->shape[2], &options);
+
+  const Placeholder o(inputs.q.tensor(), inputs.v.tensor(), layout);
+  const DLTensor* lse_tensor = return_lse ? o.lse() : nullptr;
+  std::string text;
+  size_t needed = 0;
+  tilefold_status status = tilefold_explain(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(),
+                                            o.o(), lse_tensor, &options, nullptr, 0, &needed);
+  if (status == TILEFOLD_OK) {
+    text.resize(needed);
+    status = tilefold_explain(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(), o.o(),
+                              lse_tensor, &options, text.data(), text.size(), nullptr);
+  }
+  if (status != TILEFOLD_OK) raise_status(status, inputs.has_dtype_fault(*o.o()));
+  return nb::str(text.c_str());
+}
+
+void validate(nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
+              const Arguments& arguments) {
+  const Layout layout = parse_layout(arguments.layout);
+  const DLDataType type = dtype_named(dtype);
+  const Shaped q(q_shape, "q", type, layout);
+  const Shaped k(k_shape, "k", type, layout);
+  const Shaped v(v_shape, "v", type, layout);
+  tilefold_options options;
+  parse_options(arguments, q.shape[2], k.shape[2], &options);
+  const Placeholder o(&q.tensor, &v.tensor, layout);
+  const tilefold_status status = tilefold_explain(&q.tensor, &k.tensor, &v.tensor, o.o(), nullptr,
+                                                  &options, nullptr, 0, nullptr);
+  if (status != TILEFOLD_OK) raise_status(status);
+}
+
+}  // namespace tilefold::python

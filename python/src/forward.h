@@ -1,0 +1,23 @@
+// tilefold.attention() and tilefold.explain() below their Python signatures.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "options.h"
+
+namespace tilefold::python {
+
+// Runs the call; returns o, or (o, lse).
+nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
+                   bool return_lse, nb::handle out, nb::handle stream);
+
+// tilefold_explain()'s text.
+nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
+                bool return_lse);
+
+// Raises what a call on arrays of these shapes (in `layout`'s order) and this dtype would raise
+// whatever the device; looks at no array and runs nothing.
+void validate(nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
+              const Arguments& arguments);
+
+}  // namespace tilefold::python

@@ -1,0 +1,114 @@
+// The extension module tilefold._core: what the Python package is built on.
+#include <nanobind/nanobind.h>
+#include <tilefold/tilefold.h>
+
+#include "forward.h"
+#include "jax_ffi.h"
+
+namespace nb = nanobind;
+using namespace tilefold::python;
+
+namespace {
+
+nb::list devices() {
+  nb::list all;
+  const int32_t count = tilefold_device_count();
+  for (int32_t index = 0; index < count; ++index) {
+    tilefold_device_info info = {};
+    info.struct_bytes = sizeof(info);
+    if (const tilefold_status status = tilefold_get_device_info(index, &info)) raise_status(status);
+    nb::dict device;
+    device["type"] = info.device.device_type == kDLCPU ? "cpu" : "cuda";
+    device["index"] = info.device.device_id;
+    device["name"] = info.name;
+    device["compute_capability"] =
+        nb::make_tuple(info.compute_capability / 10, info.compute_capability % 10);
+    device["num_multiprocessors"] = info.num_multiprocessors;
+    device["shared_memory_bytes"] = info.shared_memory_bytes;
+    device["l2_bytes"] = info.l2_bytes;
+    device["usable"] = info.usable != 0;
+    device["note"] = info.note;
+    all.append(device);
+  }
+  return all;
+}
+
+nb::list kernels() {
+  nb::list all;
+  const int32_t count = tilefold_kernel_count();
+  for (int32_t index = 0; index < count; ++index) {
+    tilefold_kernel_info info = {};
+    info.struct_bytes = sizeof(info);
+    if (const tilefold_status status = tilefold_get_kernel_info(index, &info)) raise_status(status);
+    nb::dict kernel;
+    kernel["name"] = info.name;
+    kernel["backend"] = info.backend;
+    kernel["dtypes"] = info.dtypes;
+    kernel["head_dim"] = info.head_dim;
+    kernel["head_dim_v"] = info.head_dim_v;
+    kernel["block_m"] = info.block_m;
+    kernel["block_n"] = info.block_n;
+    kernel["num_stages"] = info.num_stages;
+    kernel["num_threads"] = info.num_threads;
+    kernel["shared_memory_bytes"] = info.shared_memory_bytes;
+    all.append(kernel);
+  }
+  return all;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "tilefold's C interface for its Python package; not a public interface.";
+  m.def("version", [] { return tilefold_version(); });
+  m.def("devices", &devices);
+  m.def("kernels", &kernels);
+  m.def(
+      "forward",
+      [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
+         nb::handle scale, bool return_lse, nb::handle empty_row_lse, nb::handle out,
+         nb::handle stream, nb::handle layout, nb::handle kernel, nb::handle window_align,
+         nb::handle num_threads) {
+        const Arguments arguments = {causal, window, scale,        empty_row_lse,
+                                     layout, kernel, window_align, num_threads};
+        return forward(q, k, v, arguments, return_lse, out, stream);
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("causal").none(), nb::arg("window").none(),
+      nb::arg("scale").none(), nb::arg("return_lse"), nb::arg("empty_row_lse"),
+      nb::arg("out").none(), nb::arg("stream").none(), nb::arg("layout"), nb::arg("kernel").none(),
+      nb::arg("window_align"), nb::arg("num_threads"));
+  m.def(
+      "explain",
+      [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
+         nb::handle scale, bool return_lse, nb::handle layout, nb::handle kernel,
+         nb::handle window_align) {
+        const nb::str empty_row_lse("+inf");
+        const nb::int_ num_threads(0);
+        const Arguments arguments = {causal, window, scale,        empty_row_lse,
+                                     layout, kernel, window_align, num_threads};
+        return explain(q, k, v, arguments, return_lse);
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("causal").none(), nb::arg("window").none(),
+      nb::arg("scale").none(), nb::arg("return_lse"), nb::arg("layout"), nb::arg("kernel").none(),
+      nb::arg("window_align"));
+  m.def(
+      "validate",
+      [](nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
+         nb::handle causal, nb::handle window, nb::handle scale, nb::handle empty_row_lse,
+         nb::handle layout, nb::handle window_align, nb::handle num_threads) {
+        const nb::object kernel = nb::none();
+        const Arguments arguments = {causal, window, scale,        empty_row_lse,
+                                     layout, kernel, window_align, num_threads};
+        validate(q_shape, k_shape, v_shape, dtype, arguments);
+      },
+      nb::arg("q_shape"), nb::arg("k_shape"), nb::arg("v_shape"), nb::arg("dtype"),
+      nb::arg("causal").none(), nb::arg("window").none(), nb::arg("scale").none(),
+      nb::arg("empty_row_lse"), nb::arg("layout"), nb::arg("window_align"), nb::arg("num_threads"));
+  m.def("xla_handlers", [] {
+    nb::dict handlers;
+    handlers["cpu"] = nb::capsule(reinterpret_cast<void*>(&attention_handler_cpu));
+    handlers["CUDA"] = nb::capsule(reinterpret_cast<void*>(&attention_handler_cuda));
+    return handlers;
+  });
+  m.attr("has_cuda") = bool(TILEFOLD_PYTHON_WITH_CUDA);
+}

@@ -1,0 +1,148 @@
+// The Python arguments of a forward call -> tilefold_options.
+#include "options.h"
+
+#include <climits>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace tilefold::python {
+namespace {
+
+[[noreturn]] void refuse(const std::string& sentence) { throw nb::value_error(sentence.c_str()); }
+
+std::string shown(nb::handle value) { return nb::repr(value).c_str(); }
+
+// The text of a str; an empty view for anything else.
+std::string_view text_of(nb::handle value) {
+  if (!PyUnicode_Check(value.ptr())) return {};
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &length);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<size_t>(length)};
+}
+
+int32_t parse_causal(nb::handle value, int64_t seqlen_q, int64_t seqlen_k) {
+  if (value.ptr() == Py_False || value.is_none()) return TILEFOLD_CAUSAL_NONE;
+  if (value.ptr() == Py_True) {
+    // The two alignments differ exactly when the lengths do, and libraries disagree on which one a
+    // bare True means.
+    if (seqlen_q != seqlen_k) {
+      refuse("causal is True, but Nq = " + std::to_string(seqlen_q) + " and Nk = " +
+             std::to_string(seqlen_k) + " differ; accepted then: 'top_left', 'bottom_right'");
+    }
+    return TILEFOLD_CAUSAL_TOP_LEFT;
+  }
+  const std::string_view text = text_of(value);
+  if (text == "top_left") return TILEFOLD_CAUSAL_TOP_LEFT;
+  if (text == "bottom_right") return TILEFOLD_CAUSAL_BOTTOM_RIGHT;
+  refuse("causal is " + shown(value) +
+         "; accepted: False, True (where Nq = Nk), 'top_left', 'bottom_right'");
+}
+
+int64_t parse_integer(nb::handle value, const char* name) {
+  const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    throw nb::type_error(
+        (std::string(name) + " is " + shown(value) + "; accepted: an int").c_str());
+  }
+  const long long number = PyLong_AsLongLong(index.ptr());
+  if (number == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    refuse(std::string(name) + " is " + shown(value) + ", which does not fit 64 bits");
+  }
+  return number;
+}
+
+int64_t parse_distance(nb::handle value, const char* name) {
+  return value.is_none() ? -1 : parse_integer(value, name);
+}
+
+void parse_window(nb::handle value, tilefold_options* options) {
+  if (value.is_none()) return;
+  if (!PySequence_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
+      PySequence_Size(value.ptr()) != 2) {
+    PyErr_Clear();
+    refuse("window is " + shown(value) +
+           "; accepted: None, or (left, right), each None (unbounded) or 0 and more");
+  }
+  const nb::object left = nb::steal(PySequence_GetItem(value.ptr(), 0));
+  const nb::object right = nb::steal(PySequence_GetItem(value.ptr(), 1));
+  if (!left.is_valid() || !right.is_valid()) throw nb::python_error();
+  options->window_left = parse_distance(left, "window[0] (left)");
+  options->window_right = parse_distance(right, "window[1] (right)");
+}
+
+}  // namespace
+
+Layout parse_layout(nb::handle value) {
+  const std::string_view text = text_of(value);
+  if (text == "BHND") return Layout::kHeadsFirst;
+  if (text == "BNHD") return Layout::kRowsFirst;
+  refuse("layout is " + shown(value) + "; accepted: 'BHND', 'BNHD'");
+}
+
+void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_k,
+                   tilefold_options* options) {
+  tilefold_options_init(options, sizeof(*options));
+  options->causal = parse_causal(arguments.causal, seqlen_q, seqlen_k);
+  parse_window(arguments.window, options);
+  if (!arguments.scale.is_none()) {
+    const double scale = PyFloat_AsDouble(arguments.scale.ptr());
+    if (scale == -1.0 && PyErr_Occurred()) {
+      PyErr_Clear();
+      throw nb::type_error(
+          ("scale is " + shown(arguments.scale) + "; accepted: None (1/sqrt(D)), or a number")
+              .c_str());
+    }
+    options->has_scale = 1;
+    options->scale = static_cast<float>(scale);
+  }
+  const std::string_view lse = text_of(arguments.empty_row_lse);
+  if (lse == "-inf") {
+    options->empty_row_lse = TILEFOLD_EMPTY_ROW_LSE_NEGATIVE_INFINITY;
+  } else if (lse != "+inf") {
+    refuse("empty_row_lse is " + shown(arguments.empty_row_lse) + "; accepted: '+inf', '-inf'");
+  }
+  if (!arguments.kernel.is_none()) {
+    if (!PyUnicode_Check(arguments.kernel.ptr())) {
+      throw nb::type_error(("kernel is " + shown(arguments.kernel) +
+                            "; accepted: None, or a name from tilefold.kernels()")
+                               .c_str());
+    }
+    options->kernel = text_of(arguments.kernel).data();  // NUL-terminated by CPython
+  }
+  const std::string_view align = text_of(arguments.window_align);
+  if (align == "top_left") {
+    options->window_align = TILEFOLD_WINDOW_ALIGN_TOP_LEFT;
+  } else if (align == "bottom_right") {
+    options->window_align = TILEFOLD_WINDOW_ALIGN_BOTTOM_RIGHT;
+  } else if (align != "auto") {
+    refuse("window_align is " + shown(arguments.window_align) +
+           "; accepted: 'auto', 'top_left', 'bottom_right'");
+  }
+  const int64_t threads = parse_integer(arguments.num_threads, "num_threads");
+  if (threads < INT32_MIN || threads > INT32_MAX) {
+    refuse("num_threads is " + std::to_string(threads) + ", which does not fit 32 bits");
+  }
+  options->num_threads = static_cast<int32_t>(threads);
+}
+
+void raise_status(tilefold_status status, bool dtype_fault) {
+  const char* sentence = tilefold_last_error();
+  PyObject* kind = PyExc_RuntimeError;
+  switch (status) {
+    case TILEFOLD_ERROR_INVALID_ARGUMENT:
+      kind = dtype_fault ? PyExc_TypeError : PyExc_ValueError;
+      break;
+    case TILEFOLD_ERROR_UNSUPPORTED: kind = PyExc_NotImplementedError; break;
+    case TILEFOLD_ERROR_OUT_OF_MEMORY: kind = PyExc_MemoryError; break;
+    default: break;
+  }
+  PyErr_SetString(kind, sentence[0] != '\0' ? sentence : tilefold_status_string(status));
+  throw nb::python_error();
+}
+
+}  // namespace tilefold::python

@@ -1,0 +1,26 @@
+"""tilefold: exact attention on arrays of NumPy, PyTorch, JAX, CuPy or any DLPack library.
+
+>>> import numpy as np, tilefold
+>>> q = k = v = np.ones((1, 2, 8, 16), np.float32)
+>>> tilefold.attention(q, k, v, causal=True).shape
+(1, 2, 8, 16)
+"""
+
+from __future__ import annotations
+
+from tilefold import _core
+from tilefold._attention import attention
+from tilefold._inventory import Device, Explanation, Kernel, devices, explain, kernels
+
+__version__: str = _core.version()
+
+__all__ = [
+    "Device",
+    "Explanation",
+    "Kernel",
+    "__version__",
+    "attention",
+    "devices",
+    "explain",
+    "kernels",
+]

@@ -1,0 +1,282 @@
+"""How the arrays of each library are read, and how new ones are made."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Tuple
+
+Shape = Tuple[int, ...]
+
+_DLPACK_VERSION = (1, 1)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One array type. The extension module calls `adapt` once per type and keeps the answer."""
+
+    library: str
+    export: Callable[[Any, Any], Any]
+    """(array, stream) -> DLPack capsule."""
+    reread: Callable[[str, Any, Any], Any]
+    """(argument's name, array, why `export` failed) -> an array to export in its place, or raises."""
+    empty_like: Callable[[Any], Any]
+    empty: Callable[[Any, Shape], Any]
+    empty_float32: Callable[[Any, Shape], Any]
+    current_stream: Callable[[Any, Any], int]
+    """(array, the caller's `stream`) -> the CUDA stream to work on."""
+    redirect: Optional[Callable[..., Any]] = None
+    """Called with forward()'s arguments in its place."""
+    check: Optional[Callable[[str, Any], None]] = None
+    gradients_on: Optional[Callable[[], bool]] = None
+    use_exchange_api: bool = False
+
+
+def adapt(kind: type) -> Adapter:
+    """The adapter of an array type; TypeError for a type whose objects are no arrays."""
+    library = kind.__module__.partition(".")[0]
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _torch_adapter(torch, kind)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(kind, numpy.ndarray):
+        return _numpy_adapter(numpy, kind)
+    jax = sys.modules.get("jax")
+    if jax is not None and issubclass(kind, (jax.Array, jax.core.Tracer)):
+        return _jax_adapter()
+    if library == "cupy" and kind.__name__ == "ndarray":
+        return _cupy_adapter(sys.modules["cupy"])
+    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        return _dlpack_adapter(kind, library)
+    raise TypeError(
+        f"it is a {kind.__module__}.{kind.__qualname__}; accepted: an array of NumPy, PyTorch, JAX, "
+        "CuPy, or of any library with __dlpack__()"
+    )
+
+
+def _raise(name: str, array: Any, reason: BaseException) -> Any:
+    raise TypeError(f"{name}: it cannot be exported through DLPack: {reason}") from reason
+
+
+def _no_stream(array: Any, stream: Any) -> int:
+    return 0
+
+
+def _torch_adapter(torch: Any, kind: type) -> Adapter:
+    plain = kind in (torch.Tensor, torch.nn.Parameter)
+
+    def export(array: Any, stream: Any) -> Any:
+        return torch._C._to_dlpack(array)
+
+    def reread(name: str, array: Any, reason: BaseException) -> Any:
+        what = f"a {array.layout} tensor on device {array.device}"
+        if torch._C._functorch.is_functorch_wrapped_tensor(array):
+            what = "a tensor inside a torch.func transform (fold torch.vmap's axis into the batch)"
+        raise TypeError(
+            f"{name}: it is {what}, which has no memory to read; accepted: a dense tensor on the CPU "
+            "or a CUDA device"
+        ) from reason
+
+    def redirect(*arguments: Any) -> Any:
+        from tilefold import _torch
+
+        return _torch.attention(*arguments)
+
+    def current_stream(array: Any, stream: Any) -> int:
+        return int(torch.cuda.current_stream(array.device).cuda_stream)
+
+    return Adapter(
+        library="torch",
+        export=export,
+        reread=reread,
+        empty_like=torch.empty_like,
+        empty=lambda like, shape: like.new_empty(shape),
+        empty_float32=lambda like, shape: torch.empty(
+            shape, dtype=torch.float32, device=like.device
+        ),
+        current_stream=current_stream,
+        # Subclasses (fake tensors, wrappers) go through the registered operator, which they know
+        # how to intercept.
+        redirect=None if plain else redirect,
+        gradients_on=torch.is_grad_enabled,
+        use_exchange_api=True,
+    )
+
+
+def _numpy_adapter(numpy: Any, kind: type) -> Adapter:
+    if issubclass(kind, numpy.ma.MaskedArray):
+        raise TypeError(
+            "it is a numpy.ma.MaskedArray, whose mask would be ignored; accepted: a numpy.ndarray"
+        )
+
+    def export(array: Any, stream: Any) -> Any:
+        try:
+            return array.__dlpack__(max_version=_DLPACK_VERSION)
+        except TypeError:  # before NumPy 2.1
+            return array.__dlpack__()
+
+    def reread(name: str, array: Any, reason: BaseException) -> Any:
+        # ml_dtypes' bfloat16 is an extension type that NumPy does not export: the same bits as
+        # integers do, and the caller puts the dtype right.
+        if array.dtype.name == "bfloat16":
+            return array.view(numpy.uint16)
+        if "stride" in str(reason):
+            return _raise(name, array, reason)
+        raise TypeError(
+            f"{name}: its dtype is {array.dtype}; accepted: float16, bfloat16 (of ml_dtypes), float32"
+        ) from reason
+
+    if kind is numpy.ndarray:
+        empty_like = numpy.empty_like
+    else:  # a subclass gives its own kind of memory and attributes: results are plain arrays
+
+        def empty_like(like: Any) -> Any:
+            return numpy.empty_like(like, subok=False)
+
+    return Adapter(
+        library="numpy",
+        export=export,
+        reread=reread,
+        empty_like=empty_like,
+        empty=lambda like, shape: numpy.empty(shape, like.dtype),
+        empty_float32=lambda like, shape: numpy.empty(shape, numpy.float32),
+        current_stream=_no_stream,
+    )
+
+
+def _jax_adapter() -> Adapter:
+    def redirect(
+        q: Any,
+        k: Any,
+        v: Any,
+        causal: Any,
+        window: Any,
+        scale: Any,
+        return_lse: bool,
+        empty_row_lse: str,
+        out: Any,
+        stream: Any,
+        layout: str,
+        kernel: Any,
+        window_align: str,
+        num_threads: int,
+    ) -> Any:
+        if out is not None:
+            raise TypeError("out: JAX arrays cannot be written; accepted for them: None")
+        if stream is not None:
+            raise TypeError("stream: JAX chooses its own; accepted for JAX arrays: None")
+        from tilefold import jax as tilefold_jax
+
+        return tilefold_jax.attention(
+            q,
+            k,
+            v,
+            causal=causal,
+            window=window,
+            scale=scale,
+            return_lse=return_lse,
+            empty_row_lse=empty_row_lse,
+            layout=layout,
+            kernel=kernel,
+            window_align=window_align,
+            num_threads=num_threads,
+        )
+
+    def export(array: Any, stream: Any) -> Any:
+        return array.__dlpack__()
+
+    def never(*arguments: Any) -> Any:
+        raise AssertionError("JAX arrays are made by XLA")
+
+    return Adapter(
+        library="jax",
+        export=export,
+        reread=_raise,
+        empty_like=never,
+        empty=never,
+        empty_float32=never,
+        current_stream=_no_stream,
+        redirect=redirect,
+    )
+
+
+def _cupy_adapter(cupy: Any) -> Adapter:
+    def export(array: Any, stream: Any) -> Any:
+        # -1: no waiting between streams; the work goes to CuPy's own current stream.
+        return array.__dlpack__(stream=-1)
+
+    def reread(name: str, array: Any, reason: BaseException) -> Any:
+        if array.dtype.name == "bfloat16":
+            return array.view(cupy.uint16)
+        return _raise(name, array, reason)
+
+    def on_device(make: Callable[[Any, Shape], Any]) -> Callable[[Any, Shape], Any]:
+        def made(like: Any, shape: Shape) -> Any:
+            with like.device:
+                return make(like, shape)
+
+        return made
+
+    def empty_like(like: Any) -> Any:
+        with like.device:
+            return cupy.empty_like(like)
+
+    def current_stream(array: Any, stream: Any) -> int:
+        return int(cupy.cuda.get_current_stream(array.device.id).ptr)
+
+    return Adapter(
+        library="cupy",
+        export=export,
+        reread=reread,
+        empty_like=empty_like,
+        empty=on_device(lambda like, shape: cupy.empty(shape, like.dtype)),
+        empty_float32=on_device(lambda like, shape: cupy.empty(shape, cupy.float32)),
+        current_stream=current_stream,
+    )
+
+
+_CPU_DEVICES = (1, 3)  # DLPack: kDLCPU, kDLCUDAHost
+
+
+def _dlpack_adapter(kind: type, library: str) -> Adapter:
+    """Any other library. New arrays come from its array-API namespace, where it has one."""
+
+    def export(array: Any, stream: Any) -> Any:
+        wanted = {} if int(array.__dlpack_device__()[0]) in _CPU_DEVICES else {"stream": stream}
+        try:
+            return array.__dlpack__(max_version=_DLPACK_VERSION, **wanted)
+        except TypeError:  # before DLPack 1.0's Python specification
+            return array.__dlpack__(**wanted)
+
+    def current_stream(array: Any, stream: Any) -> int:
+        if stream is None:
+            raise ValueError(
+                f"stream is None, but the current stream of {library} is not known here; pass the "
+                "CUDA stream to work on, as an int"
+            )
+        return int(stream)
+
+    def namespace(array: Any) -> Any:
+        if not hasattr(array, "__array_namespace__"):
+            raise TypeError(
+                f"q is a {kind.__module__}.{kind.__qualname__}, which has no __array_namespace__() "
+                "to make the result with; pass out="
+            )
+        return array.__array_namespace__()
+
+    def empty(like: Any, shape: Shape) -> Any:
+        return namespace(like).empty(tuple(shape), dtype=like.dtype, device=like.device)
+
+    def empty_float32(like: Any, shape: Shape) -> Any:
+        xp = namespace(like)
+        return xp.empty(tuple(shape), dtype=xp.float32, device=like.device)
+
+    return Adapter(
+        library=library,
+        export=export,
+        reread=_raise,
+        empty_like=lambda like: empty(like, like.shape),
+        empty=empty,
+        empty_float32=empty_float32,
+        current_stream=current_stream,
+    )

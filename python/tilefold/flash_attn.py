@@ -1,0 +1,169 @@
+"""The functions of the flash-attn package, by their names, signatures and meaning.
+
+Changing ``from flash_attn import ...`` to ``from tilefold.flash_attn import ...`` is enough. The
+layout is ``[B, N, H, D]``; causal masks and windows are aligned to the bottom right corner.
+
+What this version does not do is refused by the argument's name: dropout, softcap, ALiBi, dropout
+masks, block tables; and gradients (call under ``torch.no_grad()``). ``deterministic`` is accepted
+either way: every call gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from tilefold._attention import attention
+
+__all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func"]
+
+
+def _refuse(name: str, value: Any, accepted: str) -> None:
+    raise NotImplementedError(
+        f"{name} is {value!r}, which this version does not support; accepted: {accepted}"
+    )
+
+
+def _run(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float,
+    softmax_scale: Optional[float],
+    causal: bool,
+    window_size: Tuple[int, int],
+    softcap: float,
+    alibi_slopes: Any,
+    return_attn_probs: bool,
+) -> Any:
+    if dropout_p != 0.0:
+        _refuse("dropout_p", dropout_p, "0.0")
+    if softcap != 0.0:
+        _refuse("softcap", softcap, "0.0 (off)")
+    if alibi_slopes is not None:
+        _refuse("alibi_slopes", alibi_slopes, "None")
+    if return_attn_probs:
+        _refuse(
+            "return_attn_probs",
+            return_attn_probs,
+            "False (tilefold.attention(return_lse=True) returns the log-sum-exp)",
+        )
+    left, right = window_size
+    return attention(
+        q,
+        k,
+        v,
+        causal="bottom_right" if causal else False,
+        window=(left if left >= 0 else None, right if right >= 0 else None),
+        window_align="bottom_right",
+        scale=softmax_scale,
+        layout="BNHD",
+    )
+
+
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """Attention on ``[B, N, H, D]`` tensors, as ``flash_attn.flash_attn_func``.
+
+    Args:
+        q: ``[B, Nq, Hq, D]``, float16 or bfloat16 (float32 too, on the CPU and, slowly, on CUDA).
+        k: ``[B, Nk, Hkv, D]``; Hq a multiple of Hkv.
+        v: ``[B, Nk, Hkv, Dv]``.
+        dropout_p: 0.0 only.
+        softmax_scale: None: ``1 / sqrt(D)``.
+        causal: Row i sees key j when ``j <= i + Nk - Nq``.
+        window_size: ``(left, right)``: row i sees the keys from ``i + Nk - Nq - left`` to
+            ``i + Nk - Nq + right``; -1 is unbounded.
+        softcap: 0.0 only.
+        alibi_slopes: None only.
+        deterministic: Either; every call gives the same bits.
+        return_attn_probs: False only.
+
+    Returns:
+        ``[B, Nq, Hq, Dv]``. A row that sees no key is 0.
+
+    Raises:
+        NotImplementedError: An argument is not supported yet (named), or a gradient is asked for.
+        ValueError, TypeError, RuntimeError: as :func:`tilefold.attention`.
+
+    Source: Dao, "FlashAttention-2" (2023); the flash-attn package's documentation.
+    """
+    return _run(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        return_attn_probs,
+    )
+
+
+def flash_attn_qkvpacked_func(
+    qkv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """As :func:`flash_attn_func`, with q, k and v packed: qkv is ``[B, N, 3, H, D]``. No copies."""
+    if qkv.ndim != 5 or qkv.shape[2] != 3:
+        raise ValueError(f"qkv: its shape is {list(qkv.shape)}; accepted: [B, N, 3, H, D]")
+    return _run(
+        qkv[:, :, 0],
+        qkv[:, :, 1],
+        qkv[:, :, 2],
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        return_attn_probs,
+    )
+
+
+def flash_attn_kvpacked_func(
+    q: Any,
+    kv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """As :func:`flash_attn_func`, with k and v packed: kv is ``[B, Nk, 2, Hkv, D]``. No copies."""
+    if kv.ndim != 5 or kv.shape[2] != 2:
+        raise ValueError(f"kv: its shape is {list(kv.shape)}; accepted: [B, Nk, 2, Hkv, D]")
+    return _run(
+        q,
+        kv[:, :, 0],
+        kv[:, :, 1],
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        alibi_slopes,
+        return_attn_probs,
+    )

@@ -1,0 +1,122 @@
+"""``torch.nn.functional.scaled_dot_product_attention`` on tilefold's kernels.
+
+What tilefold cannot take (dropout, an arbitrary mask, a gradient, other ranks, dtypes or devices)
+goes to PyTorch's own function, so a model keeps working; the first time for each reason a
+:class:`FallbackWarning` says so. ``tilefold.sdpa.warn_on_fallback = False`` turns it off, as do
+Python's own warning filters.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Optional, Set
+
+import torch
+from torch.nn import functional
+
+from tilefold._attention import attention
+
+__all__ = ["FallbackWarning", "scaled_dot_product_attention", "warn_on_fallback"]
+
+warn_on_fallback: bool = True
+"""Whether the first fallback for each reason gives a :class:`FallbackWarning`."""
+
+_warned: Set[str] = set()
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class FallbackWarning(UserWarning):
+    """A call went to PyTorch's scaled_dot_product_attention."""
+
+
+def _reason(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Optional[torch.Tensor],
+    dropout_p: float,
+    enable_gqa: bool,
+) -> Optional[str]:
+    """Why tilefold cannot take the call; None if it can."""
+    tensors = (query, key, value)
+    if attn_mask is not None:
+        return "attn_mask is given"
+    if dropout_p != 0.0:
+        return "dropout_p is not 0"
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return "a gradient is asked for"
+    if not 2 <= query.dim() <= 4 or key.dim() != query.dim() or value.dim() != query.dim():
+        return "the tensors are not all of one rank from 2 to 4"
+    if query.dtype not in _DTYPES or any(tensor.dtype != query.dtype for tensor in tensors):
+        return "the dtype is not one of float16, bfloat16, float32 for all"
+    if query.device.type not in ("cpu", "cuda"):
+        return f"the device is of type {query.device.type}"
+    if any(tensor.device != query.device for tensor in tensors):
+        return "the tensors are on several devices"
+    if any(tensor.layout is not torch.strided or tensor.is_nested for tensor in tensors):
+        return "a tensor is sparse or nested"
+    if not enable_gqa and query.dim() >= 3 and query.shape[-3] != key.shape[-3]:
+        return "the numbers of heads differ without enable_gqa"
+    if query.shape[:-3] != key.shape[:-3]:
+        return "the batch sizes differ"
+    return None
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Optional[torch.Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """Attention with PyTorch's signature and meaning (``is_causal`` is top-left).
+
+    Args:
+        query: ``[B, Hq, Nq, D]`` (leading axes may be absent), float16, bfloat16 or float32.
+        key: ``[B, Hkv, Nk, D]``; Hkv = Hq, or with ``enable_gqa`` a divisor of it.
+        value: ``[B, Hkv, Nk, Dv]``.
+        attn_mask: tilefold takes None; another goes to PyTorch.
+        dropout_p: tilefold takes 0.0; another goes to PyTorch.
+        is_causal: Row i sees key j when ``j <= i``.
+        scale: None: ``1 / sqrt(D)``.
+        enable_gqa: Whether Hq may be a multiple of Hkv.
+
+    Returns:
+        ``[B, Hq, Nq, Dv]``.
+
+    Raises:
+        What :func:`tilefold.attention` or, after a fallback, PyTorch raises.
+
+    Source: PyTorch's documentation of torch.nn.functional.scaled_dot_product_attention.
+    """
+    reason = _reason(query, key, value, attn_mask, dropout_p, enable_gqa)
+    if reason is None:
+        rank = query.dim()
+        if rank < 4:
+            query, key, value = (
+                tensor[(None,) * (4 - rank)] for tensor in (query, key, value)
+            )
+        o: torch.Tensor = attention(
+            query, key, value, causal="top_left" if is_causal else False, scale=scale
+        )
+        return o[(0,) * (4 - rank)] if rank < 4 else o
+    if warn_on_fallback and reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(
+            f"tilefold hands scaled_dot_product_attention to PyTorch: {reason}",
+            FallbackWarning,
+            stacklevel=2,
+        )
+    return functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
