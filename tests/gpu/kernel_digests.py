@@ -1,0 +1,90 @@
+"""Digests of the sources that each GPU kernel row is built from.
+
+A row's digest covers its family's instantiating source, everything that it includes from src/ by
+`#include "..."`, and the row's own line of src/cuda/kernels.def. Comments and white space do not count,
+so neither a new comment nor reformatting makes a record stale.
+"""
+
+import hashlib
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+KERNEL_TABLE = SOURCE / "cuda" / "kernels.def"
+
+# The rows that no line of kernels.def names: all are compiled in one translation unit.
+GENERIC_SOURCE = SOURCE / "cuda" / "generic" / "forward.cu"
+GENERIC_ROWS = ("generic_fp32", "generic_fp16", "generic_bf16")
+
+_TOKENS = re.compile(
+    r"""//[^\n]*            # a line comment
+      | /\*.*?\*/           # a block comment
+      | "(?:\\.|[^"\\\n])*" # a string
+      | '(?:\\.|[^'\\\n])+' # a character, or a digit separator's tail
+      | \s+                 # white space
+      | .                   # anything else""",
+    re.DOTALL | re.VERBOSE,
+)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_ROW = re.compile(r"^TILEFOLD_([A-Z0-9]+)_ROW\(([a-z0-9_]+)", re.MULTILINE)
+
+
+def normalised(text):
+    """The text without comments, and without white space outside of strings."""
+    kept = []
+    for match in _TOKENS.finditer(text):
+        token = match.group()
+        if token.startswith(("//", "/*")) or token.isspace():
+            continue
+        kept.append(token)
+    return "".join(kept)
+
+
+def closure(path):
+    """`path` and every file under src/ that it includes, directly or not."""
+    found, pending = set(), [path.resolve()]
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        for name in _INCLUDE.findall(current.read_text(encoding="utf-8")):
+            for directory in (SOURCE, current.parent):
+                if (directory / name).is_file():
+                    pending.append((directory / name).resolve())
+                    break
+    return sorted(found)
+
+
+def family_digest(path):
+    digest = hashlib.sha256()
+    for file in closure(path):
+        digest.update(str(file.relative_to(ROOT)).encode() + b"\0")
+        digest.update(normalised(file.read_text(encoding="utf-8")).encode() + b"\0")
+    return digest
+
+
+def row_digests():
+    """{row name: digest} for every row of the sources."""
+    digests = {}
+    families = {}
+    text = KERNEL_TABLE.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        match = _ROW.match(line)
+        if match is None:
+            continue
+        family, name = match.group(1).lower(), match.group(2)
+        if family not in families:
+            families[family] = family_digest(SOURCE / "cuda" / family / "instantiate.cuh")
+        digest = families[family].copy()
+        digest.update(normalised(line).encode())
+        digests[name] = digest.hexdigest()
+    generic = family_digest(GENERIC_SOURCE).hexdigest()
+    digests.update(dict.fromkeys(GENERIC_ROWS, generic))
+    return digests
+
+
+if __name__ == "__main__":
+    for row, value in row_digests().items():
+        print(value, row)

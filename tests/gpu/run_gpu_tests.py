@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Runs the device tests and keeps tests/gpu/record.json.
+
+Runs the test program in several processes at once (its cases are shared out among them), then a few of
+its cases under compute-sanitizer where that is installed: memcheck on a small subset, racecheck on a
+smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
+row's sources and the tests it passed. Rows that did not run keep what the record says of them.
+
+The program is one file and may have been built elsewhere, from the sources beside this script.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from kernel_digests import ROOT, row_digests  # noqa: E402
+
+# Tests that want most of the GPU's memory, and so run by themselves.
+LARGE = "*FarTest*:*OneQueryOnFourMillionKeys*"
+SANITIZER_CASES = {
+    "memcheck": "*LayoutTest.BasesOffByOneElement*:*LayoutTest.PaddedRowsAndNegativeStrides*:"
+    "*MaskTest.BottomRightWithMoreQueriesThanKeys*:*LengthTest.NoKeys*:*ValuesTest.LogitsOfMinusInfinity*",
+    "racecheck": "*MaskTest.WindowThatLeavesRowsWithoutAKey*",
+}
+
+
+def run_program(program, test_filter, shard, num_shards, timeout):
+    """One process; returns (exit status, its JSON report or None, its output)."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "report.json")
+        environment = dict(os.environ, GTEST_TOTAL_SHARDS=str(num_shards), GTEST_SHARD_INDEX=str(shard))
+        command = [program, f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
+            status, output = done.returncode, done.stdout + done.stderr
+        except subprocess.TimeoutExpired as expired:
+            status, output = 124, (expired.stdout or b"").decode(errors="replace")
+        try:
+            with open(report, encoding="utf-8") as file:
+                return status, json.load(file), output
+        except (OSError, ValueError):
+            return status, None, output
+
+
+def skip_reasons(output):
+    """{full name of a skipped case: why}, which GoogleTest's JSON does not carry."""
+    pattern = re.compile(r"\[ RUN      \] (\S+)\n((?:(?!\[ RUN)[^\0])*?)\[  SKIPPED \] \1 ")
+    return {name: " ".join(text.split("Skipped", 1)[-1].split()) for name, text in pattern.findall(output)}
+
+
+def outcomes(report, output):
+    """(test, row, "passed" | "skipped" | "failed", first message) for every case of a report."""
+    reasons = skip_reasons(output)
+    for suite in report["testsuites"]:
+        for case in suite["testsuite"]:
+            name = f"{suite['name'].split('/', 1)[-1]}.{case['name'].split('/')[0]}"
+            row = case["name"].split("/", 1)[1] if "/" in case["name"] else ""
+            if case.get("failures"):
+                yield name, row, "failed", case["failures"][0].get("failure", "")
+            elif case.get("result") == "SKIPPED" or case.get("status") == "NOTRUN":
+                yield name, row, "skipped", reasons.get(f"{suite['name']}.{case['name']}", "")
+            else:
+                yield name, row, "passed", ""
+
+
+def run_all(arguments):
+    """{row: {test: (outcome, message)}} and the processes that ended badly."""
+    rows, bad = {}, []
+    wanted = arguments.filter
+    passes = [(f"{wanted}-{LARGE}", arguments.jobs), (LARGE, 1)] if wanted == "*" else [(wanted, arguments.jobs)]
+    for test_filter, jobs in passes:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            runs = [
+                pool.submit(run_program, arguments.program, test_filter, shard, jobs, arguments.timeout)
+                for shard in range(jobs)
+            ]
+            for run in runs:
+                status, report, output = run.result()
+                if report is None:
+                    bad.append(f"exit status {status}: {output[-1500:]}")
+                    continue
+                for test, row, outcome, message in outcomes(report, output):
+                    rows.setdefault(row, {})[test] = (outcome, message)
+    return rows, bad
+
+
+def sanitize(arguments):
+    """{tool: what it said}; empty if compute-sanitizer is not installed."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if arguments.no_sanitizer or not os.path.exists(tool):
+        return {}
+    said = {}
+    for name, test_filter in SANITIZER_CASES.items():
+        command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
+        command += [arguments.program, f"--gtest_filter={test_filter}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.sanitizer_timeout)
+        except subprocess.TimeoutExpired:
+            said[name] = f"not finished in {arguments.sanitizer_timeout} s"
+            continue
+        summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
+        passed = re.findall(r"\[  PASSED  \] (\d+) test", done.stdout)
+        clean = done.returncode == 0
+        said[name] = f"{'clean' if clean else 'FAULTS'}: {summaries[-1] if summaries else 'no summary'}; " + (
+            f"{passed[-1] if passed else 0} tests passed ({test_filter})"
+        )
+        if not clean:
+            print(done.stdout[-4000:], done.stderr[-1000:])
+    return said
+
+
+def query(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def provenance(arguments):
+    gpu, driver = (query("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or ",").split(
+        "\n"
+    )[0].split(",")
+    cuda = re.search(r"CUDA Version: ([\d.]+)", query("nvidia-smi"))
+    return {
+        "gpu": gpu.strip(),
+        "driver": driver.strip(),
+        "cuda_driver_api": cuda.group(1) if cuda else "",
+        "date": datetime.date.today().isoformat(),
+        "commit": arguments.commit or query("git", "rev-parse", "--short=12", "HEAD"),
+    }
+
+
+def row_entries(results, run_id, digests):
+    """The record's entries for the rows that ran. A row of several dtypes ran once with each."""
+    entries = {}
+    for tested, tests in results.items():
+        name = next((n for n in digests if tested == n or tested.startswith(n + "_")), None)
+        name = tested if tested in digests else name
+        if name is None:
+            continue
+        entry = entries.setdefault(name, dict(digest=digests[name], run=run_id, passed=0, skipped={}, failed=[]))
+        for test, (outcome, message) in sorted(tests.items()):
+            if outcome == "passed":
+                entry["passed"] += 1
+            elif outcome == "skipped":
+                entry["skipped"][test] = " ".join(message.split())[:160]
+            else:
+                entry["failed"].append(test)
+    # A row none of whose tests ran has not been verified.
+    return {name: entry for name, entry in entries.items() if entry["passed"] or entry["failed"]}
+
+
+def write_record(arguments, results, sanitizers):
+    record = {"runs": {}, "rows": {}, "unverified": {}}
+    if arguments.record.exists():
+        record.update(json.loads(arguments.record.read_text(encoding="utf-8")))
+    run = provenance(arguments)
+    run_id = f"{run['date']} {run['commit']}"
+    run["sanitizers"] = sanitizers or {"none": "compute-sanitizer was not run"}
+    digests = row_digests()
+    record["rows"].update(row_entries(results, run_id, digests))
+    record["rows"] = {row: record["rows"][row] for row in digests if row in record["rows"]}
+    record["runs"][run_id] = run
+    used = {entry["run"] for entry in record["rows"].values()}
+    record["runs"] = {name: value for name, value in record["runs"].items() if name in used}
+    for row, entry in record["rows"].items():
+        if entry["run"] == run_id and not entry["failed"]:
+            record["unverified"].pop(row, None)
+    text = json.dumps(record, indent=1) + "\n"
+    arguments.record.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("program", help="the built tilefold_gpu_tests")
+    add("--record", type=pathlib.Path, default=HERE / "record.json", help="file to bring up to date")
+    add("--commit", default="", help="commit to name in the record where there is no git")
+    add("--jobs", type=int, default=8, help="test processes at a time")
+    add("--filter", default="*", help="tests to run, as --gtest_filter takes them")
+    add("--timeout", type=float, default=480, help="seconds that a process may take")
+    add("--no-sanitizer", action="store_true")
+    add("--no-record", action="store_true", help="leave the record as it is")
+    add("--sanitizer-timeout", type=float, default=120)
+    arguments = parser.parse_args()
+    arguments.program = os.path.abspath(arguments.program)
+    results, bad = run_all(arguments)
+    counts = {"passed": 0, "skipped": 0, "failed": 0}
+    for row, tests in sorted(results.items()):
+        for test, (outcome, message) in sorted(tests.items()):
+            counts[outcome] += 1
+            if outcome == "failed":
+                print(f"FAILED {test} [{row}]: {message.strip()[:600]}")
+    for fault in bad:
+        print(f"a test process died, {fault}")
+    print(f"{counts['passed']} passed, {counts['skipped']} skipped, {counts['failed']} failed")
+    failed = bool(bad) or counts["failed"] > 0
+    if counts["passed"] == 0:
+        reasons = {message for tests in results.values() for _, message in tests.values() if message}
+        print("nothing ran on a GPU here:", "; ".join(sorted(reasons)[:3]) or "no test")
+        return 1 if failed else 0
+    sanitizers = sanitize(arguments)
+    for tool, said in sanitizers.items():
+        print(f"{tool}: {said}")
+        failed = failed or "FAULTS" in said
+    if not arguments.no_record and arguments.filter == "*":
+        write_record(arguments, results, sanitizers)
+        print(f"wrote {arguments.record}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
