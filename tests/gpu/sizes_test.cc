@@ -172,7 +172,7 @@ class FarTest : public SizeTest {
                    << " are free";
     }
     // Inputs interleave in one piece of memory (each a few rows apart); the output has its own.
-    constexpr int64_t kApart = 1 << 14;
+    constexpr int64_t kApart = 1 << 15;
     DeviceBuffer inputs(static_cast<size_t>((elements + 3 * kApart) * size));
     DeviceBuffer output(static_cast<size_t>(elements * size));
     DeviceTensor lse(contiguous.lse);
@@ -222,7 +222,7 @@ TILEFOLD_GPU_ROWS(FarTest);
 
 constexpr int64_t kFar = (int64_t{1} << 31) + 4096;
 constexpr int64_t kHeadApart = int64_t{1} << 20;
-constexpr int64_t kRowApart = 512;
+constexpr int64_t kRowApart = 256;
 
 TEST_P(FarTest, BatchesBeyondTwoToThe31) { check_far("batch", {kFar, kHeadApart, kRowApart, 1}); }
 
