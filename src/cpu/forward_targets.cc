@@ -142,7 +142,7 @@ HWY_INLINE void store_from_float(Vector value, BFloat16* to) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kUint, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(kUint, 0x7FFFu)), odd));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(kUint, 0x40u));
-  const auto is_nan = hn::RebindMask(kUint, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(kUint, hn::IsNaN(value));
   const auto result = hn::IfThenElse(is_nan, quiet, rounded);
   hn::StoreU(hn::DemoteTo(kHalf, hn::BitCast(kInt, result)), kHalf,
              reinterpret_cast<uint16_t*>(to));
@@ -161,14 +161,15 @@ HWY_INLINE void store_from_float(Vector value, Float16* to) {
 
 // ---------------------------------------------------------------------------------- packing
 
-// Converts n numbers, `stride` elements apart, into blocks of kBlock floats that lie `block_stride`
-// floats apart; the last block is filled up with zeros. Returns NaN-or-zero lanes: NaN where a
-// number was not finite.
-template <int64_t kBlock, typename T>
-Vector pack_row(const T* from, int64_t stride, int64_t n, float* to, int64_t block_stride) {
+// Converts n numbers, `stride` elements apart, into blocks of `block` floats that lie
+// `block_stride` floats apart; the last one is filled up to 16 with zeros. Returns lanes that are
+// NaN where a number was not finite, else 0.
+template <typename T>
+HWY_NOINLINE Vector pack_row(const T* from, int64_t stride, int64_t n, float* to, int64_t block,
+                             int64_t block_stride) {
   Vector poison = hn::Zero(kTag);
-  for (int64_t at = 0; at < n; at += kBlock, to += block_stride) {
-    const int64_t count = std::min(kBlock, n - at);
+  for (int64_t at = 0; at < n; at += block, to += block_stride) {
+    const int64_t count = std::min(block, n - at);
     int64_t i = 0;
     if (stride == 1) {
       for (; i + kLanes <= count; i += kLanes) {
@@ -177,23 +178,45 @@ Vector pack_row(const T* from, int64_t stride, int64_t n, float* to, int64_t blo
         hn::Store(x, kTag, to + i);
       }
     }
+    if (i == count) continue;
+    const int64_t unchecked = i;
     for (; i < count; ++i) to[i] = to_float(from[(at + i) * stride]);
-    const int64_t tail = count / kLanes * kLanes;
-    const int64_t checked = stride == 1 ? tail : 0;
-    for (i = count; i < round_up(count, 16); ++i) to[i] = 0.0f;
-    for (i = checked; i < count; i += kLanes) {
+    for (; i < round_up(count, 16); ++i) to[i] = 0.0f;
+    for (i = unchecked; i < count; i += kLanes) {
       poison = hn::MulAdd(hn::Load(kTag, to + i), hn::Zero(kTag), poison);
     }
   }
   return poison;
 }
 
-HWY_INLINE bool any_nan(Vector x) { return !hn::AllFalse(kTag, hn::Ne(x, x)); }
+HWY_INLINE bool any_nan(Vector x) { return !hn::AllFalse(kTag, hn::IsNaN(x)); }
+
+// pack_row() for the tensor's dtype; `at` is the row's offset in elements.
+HWY_INLINE Vector pack_row(DType dtype, const void* base, int64_t at, int64_t stride, int64_t n,
+                           float* to, int64_t block, int64_t block_stride) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return pack_row(static_cast<const float*>(base) + at, stride, n, to, block, block_stride);
+    case DType::kFloat16:
+      return pack_row(static_cast<const Float16*>(base) + at, stride, n, to, block, block_stride);
+    default:
+      return pack_row(static_cast<const BFloat16*>(base) + at, stride, n, to, block, block_stride);
+  }
+}
+
+// Converts a row of n floats to the tensor's type.
+template <typename T>
+HWY_NOINLINE void unpack_row(const float* from, int64_t n, T* to, int64_t stride) {
+  int64_t d = 0;
+  if (stride == 1) {
+    for (; d + kLanes <= n; d += kLanes) store_from_float(hn::Load(kTag, from + d), to + d);
+  }
+  for (; d < n; ++d) from_float(from[d], to + d * stride);
+}
 
 // ---------------------------------------------------------------------------------- a row tile
 
 // The state of an item while keys stream past.
-template <typename T>
 struct Item {
   const ForwardPlan& plan;
   const ForwardProblem& problem;
@@ -223,17 +246,15 @@ int num_vectors(int64_t rows_left) {
 }
 
 // Q^T of the tile's rows; lanes without a row are 0. Row maxima, sums and outputs start empty.
-template <typename T>
-void load_queries(const Item<T>& item) {
+void load_queries(const Item& item) {
   const ForwardProblem& p = item.problem;
-  const T* base = static_cast<const T*>(p.q);
   const int64_t head_dim = p.head_dim;
   std::memset(item.q, 0, sizeof(float) * item.num_panels * head_dim * kPanel);
   for (int64_t row = 0; row < item.num_rows; ++row) {
     const RowPlace place = place_of(item.plan, item.group, item.row_begin + row);
-    const T* from = base + place.batch * p.q_strides.batch + place.head * p.q_strides.head +
-                    place.query * p.q_strides.row;
-    pack_row<kChunk>(from, p.q_strides.column, head_dim, item.line, kChunk);
+    const int64_t at = place.batch * p.q_strides.batch + place.head * p.q_strides.head +
+                       place.query * p.q_strides.row;
+    pack_row(p.dtype, p.q, at, p.q_strides.column, head_dim, item.line, kChunk, kChunk);
     const int64_t width = num_vectors(item.num_rows - row / kPanel * kPanel) * kLanes;
     float* to = item.q + row / kPanel * head_dim * kPanel + row % kPanel;
     for (int64_t d = 0; d < head_dim; ++d) to[d * width] = item.line[d];
@@ -254,16 +275,15 @@ void load_queries(const Item<T>& item) {
 
 // The keys [begin, end) of the tile at n_begin, begin rounded down and end up to kKeys: the rows
 // above `end` are zeros.
-template <typename T>
-void load_keys(const Item<T>& item, int64_t batch, int64_t kv_head, int64_t n_begin, int64_t begin,
+void load_keys(const Item& item, int64_t batch, int64_t kv_head, int64_t n_begin, int64_t begin,
                int64_t end) {
   const ForwardProblem& p = item.problem;
-  const T* base = static_cast<const T*>(p.k) + batch * p.k_strides.batch +
-                  kv_head * p.k_strides.head + n_begin * p.k_strides.row;
+  const int64_t base =
+      batch * p.k_strides.batch + kv_head * p.k_strides.head + n_begin * p.k_strides.row;
   const int64_t chunk_stride = item.plan.block_n * kChunk;
   for (int64_t j = begin / kKeys * kKeys; j < end; ++j) {
-    pack_row<kChunk>(base + j * p.k_strides.row, p.k_strides.column, p.head_dim,
-                     item.k + j * kChunk, chunk_stride);
+    pack_row(p.dtype, p.k, base + j * p.k_strides.row, p.k_strides.column, p.head_dim,
+             item.k + j * kChunk, kChunk, chunk_stride);
   }
   for (int64_t j = end; j < round_up(end, kKeys); ++j) {
     for (int64_t d = 0; d < p.head_dim; d += kChunk) {
@@ -273,18 +293,17 @@ void load_keys(const Item<T>& item, int64_t batch, int64_t kv_head, int64_t n_be
 }
 
 // The values of keys [begin, end); says whether all of them are finite.
-template <typename T>
-bool load_values(const Item<T>& item, int64_t batch, int64_t kv_head, int64_t n_begin,
-                 int64_t begin, int64_t end) {
+bool load_values(const Item& item, int64_t batch, int64_t kv_head, int64_t n_begin, int64_t begin,
+                 int64_t end) {
   const ForwardProblem& p = item.problem;
-  const T* base = static_cast<const T*>(p.v) + batch * p.v_strides.batch +
-                  kv_head * p.v_strides.head + n_begin * p.v_strides.row;
+  const int64_t base =
+      batch * p.v_strides.batch + kv_head * p.v_strides.head + n_begin * p.v_strides.row;
   const int64_t block_stride = item.plan.block_n * kValueBlock;
   Vector poison = hn::Zero(kTag);
   for (int64_t j = begin; j < end; ++j) {
     poison = hn::Add(
-        poison, pack_row<kValueBlock>(base + j * p.v_strides.row, p.v_strides.column, p.head_dim_v,
-                                      item.v + j * kValueBlock, block_stride));
+        poison, pack_row(p.dtype, p.v, base + j * p.v_strides.row, p.v_strides.column, p.head_dim_v,
+                         item.v + j * kValueBlock, kValueBlock, block_stride));
   }
   return !any_nan(poison);
 }
@@ -385,7 +404,9 @@ HWY_INLINE void softmax_block(const PanelView& panel, const Vector (&tile_max)[k
   }
 }
 
-// O^T[kKeys][kNumVectors] = shrink * O^T + V^T P^T, for kKeys head dims of V.
+// O^T[kKeys][kNumVectors] = shrink * O^T + V^T P^T, for kKeys head dims of V. The tile's own sum is
+// formed first: rounding errors then grow with the keys of a tile and the number of tiles, not with
+// the number of keys.
 template <int kNumVectors>
 HWY_INLINE void output_block(const float* HWY_RESTRICT v, const PanelView& panel,
                              float* HWY_RESTRICT o, const Vector (&shrink)[kNumVectors]) {
@@ -395,7 +416,7 @@ HWY_INLINE void output_block(const float* HWY_RESTRICT v, const PanelView& panel
   for (int i = 0; i < kKeys; ++i) {
     HWY_UNROLL(3)
     for (int n = 0; n < kNumVectors; ++n) {
-      acc[i][n] = hn::Mul(shrink[n], hn::Load(kTag, o + i * kWidth + n * kLanes));
+      acc[i][n] = hn::Zero(kTag);
     }
   }
   const float* HWY_RESTRICT p = panel.s + panel.begin * kWidth;
@@ -415,7 +436,8 @@ HWY_INLINE void output_block(const float* HWY_RESTRICT v, const PanelView& panel
   for (int i = 0; i < kKeys; ++i) {
     HWY_UNROLL(3)
     for (int n = 0; n < kNumVectors; ++n) {
-      hn::Store(acc[i][n], kTag, o + i * kWidth + n * kLanes);
+      float* at = o + i * kWidth + n * kLanes;
+      hn::Store(hn::MulAdd(hn::Load(kTag, at), shrink[n], acc[i][n]), kTag, at);
     }
   }
 }
@@ -432,7 +454,7 @@ HWY_NOINLINE void output_visible_only(const float* v, int64_t block_stride, int6
       const Vector low = hn::Load(kTag, panel.low + n * kLanes);
       const Vector high = hn::Load(kTag, panel.high + n * kLanes);
       float* at = panel.o + d * kWidth + n * kLanes;
-      Vector acc = hn::Mul(shrink[n], hn::Load(kTag, at));
+      Vector acc = hn::Zero(kTag);
       for (int64_t j = panel.begin; j < panel.end; ++j) {
         const Vector key = hn::Set(kTag, static_cast<float>(j));
         const auto seen = hn::And(hn::Ge(key, low), hn::Lt(key, high));
@@ -440,14 +462,14 @@ HWY_NOINLINE void output_visible_only(const float* v, int64_t block_stride, int6
         const Vector sum = hn::MulAdd(hn::Set(kTag, column[j * kValueBlock]), p, acc);
         acc = hn::IfThenElse(seen, sum, acc);
       }
-      hn::Store(acc, kTag, at);
+      hn::Store(hn::MulAdd(hn::Load(kTag, at), shrink[n], acc), kTag, at);
     }
   }
 }
 
 // One panel of rows against one tile of keys.
-template <int kNumVectors, typename T>
-HWY_NOINLINE void fold_tile(const Item<T>& item, const PanelView& panel, bool values_finite) {
+template <int kNumVectors>
+HWY_NOINLINE void fold_tile(const Item& item, const PanelView& panel, bool values_finite) {
   const ForwardPlan& plan = item.plan;
   const int64_t head_dim_v = item.problem.head_dim_v;
   Vector tile_max[kNumVectors];
@@ -473,8 +495,7 @@ HWY_NOINLINE void fold_tile(const Item<T>& item, const PanelView& panel, bool va
 
 // ---------------------------------------------------------------------------------- results
 
-template <typename T>
-void store_row(const Item<T>& item, int64_t row, const float* o, int64_t width) {
+void store_row(const Item& item, int64_t row, const float* o, int64_t width) {
   const ForwardProblem& p = item.problem;
   const RowPlace place = place_of(item.plan, item.group, item.row_begin + row);
   const bool empty = item.key_begin[row] >= item.key_end[row];
@@ -482,15 +503,20 @@ void store_row(const Item<T>& item, int64_t row, const float* o, int64_t width) 
   const float inverse = 1.0f / sum;
   for (int64_t d = 0; d < p.head_dim_v; ++d) item.line[d] = empty ? 0.0f : o[d * width] * inverse;
 
-  T* to = static_cast<T*>(p.o) + place.batch * p.o_strides.batch + place.head * p.o_strides.head +
-          place.query * p.o_strides.row;
-  int64_t d = 0;
-  if (p.o_strides.column == 1 || p.head_dim_v == 1) {
-    for (; d + kLanes <= p.head_dim_v; d += kLanes) {
-      store_from_float(hn::Load(kTag, item.line + d), to + d);
-    }
+  const int64_t at = place.batch * p.o_strides.batch + place.head * p.o_strides.head +
+                     place.query * p.o_strides.row;
+  const int64_t stride = p.head_dim_v == 1 ? 1 : p.o_strides.column;
+  switch (p.dtype) {
+    case DType::kFloat32:
+      unpack_row(item.line, p.head_dim_v, static_cast<float*>(p.o) + at, stride);
+      break;
+    case DType::kFloat16:
+      unpack_row(item.line, p.head_dim_v, static_cast<Float16*>(p.o) + at, stride);
+      break;
+    case DType::kBFloat16:
+      unpack_row(item.line, p.head_dim_v, static_cast<BFloat16*>(p.o) + at, stride);
+      break;
   }
-  for (; d < p.head_dim_v; ++d) from_float(item.line[d], to + d * p.o_strides.column);
 
   if (p.lse == nullptr) return;
   constexpr double kLn2 = 0.693147180559945309417;
@@ -500,8 +526,7 @@ void store_row(const Item<T>& item, int64_t row, const float* o, int64_t width) 
                : static_cast<float>(item.row_max[row] * kLn2 + std::log(double{sum}));
 }
 
-template <typename T>
-void store_results(const Item<T>& item, int64_t split) {
+void store_results(const Item& item, int64_t split) {
   const int64_t head_dim_v = item.problem.head_dim_v;
   for (int64_t row = 0; row < item.num_rows; ++row) {
     const int64_t panel = row / kPanel;
@@ -520,9 +545,28 @@ void store_results(const Item<T>& item, int64_t split) {
 
 // ---------------------------------------------------------------------------------- the item
 
-template <typename T>
-void run_typed(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t split,
-               std::byte* scratch, const ScratchLayout& layout) {
+ScratchLayout layout_of(const ForwardPlan& plan) {
+  const ForwardProblem& p = *plan.problem;
+  const int64_t tile_rows = round_up(plan.block_m, kPanel);
+  ScratchLayout layout;
+  const auto take = [&](int64_t bytes) {
+    const size_t at = layout.bytes;
+    layout.bytes += round_up(bytes, 64) + 64;
+    return at;
+  };
+  layout.q = take(tile_rows * p.head_dim * 4);
+  layout.o = take(tile_rows * round_up(p.head_dim_v, kValueBlock) * 4);
+  layout.k = take(plan.block_n * round_up(p.head_dim, kChunk) * 4);
+  layout.v = take(plan.block_n * round_up(p.head_dim_v, kValueBlock) * 4);
+  layout.s = take(plan.block_n * kPanel * 4);
+  layout.rows = take(tile_rows * (4 * 4 + 2 * 8));
+  layout.line = take(round_up(std::max(p.head_dim, p.head_dim_v), kChunk) * 4);
+  return layout;
+}
+
+void run_item(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t split,
+              std::byte* scratch) {
+  const ScratchLayout layout = layout_of(plan);
   const ForwardProblem& problem = *plan.problem;
   const int64_t row_begin = m_block * plan.block_m;
   const int64_t num_rows = std::min(plan.block_m, plan.rows - row_begin);
@@ -530,24 +574,24 @@ void run_typed(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t 
   const int64_t tile_rows = round_up(plan.block_m, kPanel);
   float* row_floats = floats(layout.rows);
   int64_t* row_keys = reinterpret_cast<int64_t*>(row_floats + 4 * tile_rows);
-  const Item<T> item = {plan,
-                        problem,
-                        group,
-                        row_begin,
-                        num_rows,
-                        (num_rows + kPanel - 1) / kPanel,
-                        floats(layout.q),
-                        floats(layout.o),
-                        floats(layout.k),
-                        floats(layout.v),
-                        floats(layout.s),
-                        row_floats,
-                        row_floats + tile_rows,
-                        row_floats + 2 * tile_rows,
-                        row_floats + 3 * tile_rows,
-                        row_keys,
-                        row_keys + tile_rows,
-                        floats(layout.line)};
+  const Item item = {plan,
+                     problem,
+                     group,
+                     row_begin,
+                     num_rows,
+                     (num_rows + kPanel - 1) / kPanel,
+                     floats(layout.q),
+                     floats(layout.o),
+                     floats(layout.k),
+                     floats(layout.v),
+                     floats(layout.s),
+                     row_floats,
+                     row_floats + tile_rows,
+                     row_floats + 2 * tile_rows,
+                     row_floats + 3 * tile_rows,
+                     row_keys,
+                     row_keys + tile_rows,
+                     floats(layout.line)};
   load_queries(item);
 
   // The keys that the tile's rows see, within this split.
@@ -610,35 +654,6 @@ void run_typed(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t 
     }
   }
   store_results(item, split);
-}
-
-ScratchLayout layout_of(const ForwardPlan& plan) {
-  const ForwardProblem& p = *plan.problem;
-  const int64_t tile_rows = round_up(plan.block_m, kPanel);
-  ScratchLayout layout;
-  const auto take = [&](int64_t bytes) {
-    const size_t at = layout.bytes;
-    layout.bytes += round_up(bytes, 64) + 64;
-    return at;
-  };
-  layout.q = take(tile_rows * p.head_dim * 4);
-  layout.o = take(tile_rows * round_up(p.head_dim_v, kValueBlock) * 4);
-  layout.k = take(plan.block_n * round_up(p.head_dim, kChunk) * 4);
-  layout.v = take(plan.block_n * round_up(p.head_dim_v, kValueBlock) * 4);
-  layout.s = take(plan.block_n * kPanel * 4);
-  layout.rows = take(tile_rows * (4 * 4 + 2 * 8));
-  layout.line = take(round_up(std::max(p.head_dim, p.head_dim_v), kChunk) * 4);
-  return layout;
-}
-
-void run_item(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t split,
-              std::byte* scratch) {
-  const ScratchLayout layout = layout_of(plan);
-  switch (plan.problem->dtype) {
-    case DType::kFloat32: return run_typed<float>(plan, group, m_block, split, scratch, layout);
-    case DType::kFloat16: return run_typed<Float16>(plan, group, m_block, split, scratch, layout);
-    case DType::kBFloat16: return run_typed<BFloat16>(plan, group, m_block, split, scratch, layout);
-  }
 }
 
 bool supported() {
