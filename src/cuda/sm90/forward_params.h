@@ -1,0 +1,50 @@
+// What the host hands to a Hopper kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "core/problem.h"
+#include "cuda/tensor_map.h"
+
+namespace tilefold::sm90 {
+
+struct ForwardParams {
+  TensorMap map_q;  // boxes of 64 rows
+  TensorMap map_k;  // boxes of block_n rows
+  TensorMap map_v;
+  TensorMap map_o;  // boxes of 64 rows
+
+  int32_t num_heads;
+  int32_t heads_per_group;
+  int32_t seqlen_q;
+  int32_t seqlen_k;
+  int32_t num_m_blocks;
+  int32_t num_batch_heads;
+  int32_t num_tiles;
+  int32_t section_heads;  // masked: layout::tile_longest_first
+  int32_t diagonal_left;  // row i sees key j: i + diagonal_left <= j <= i + diagonal_right
+  int32_t diagonal_right;
+
+  // A logit is score * score_factor; its exponent in base 2 is logit * scale_log2, scale_log2 > 0.
+  // Where the scale is positive and ordinary, score_factor is 1 (and apply_factor false).
+  float scale_log2;
+  float score_factor;
+  bool apply_factor;
+  float empty_row_lse;
+
+  float* lse;  // null: not wanted
+  Strides lse_strides;
+  uint32_t* tile_counter;  // masked: tiles handed out beyond the first of each CTA; starts at 0
+
+  // For the rows that have to be computed again one by one (repair.cuh).
+  const void* q;
+  const void* k;
+  const void* v;
+  Strides q_strides;
+  Strides k_strides;
+  Strides v_strides;
+  int32_t head_dim;
+  int32_t head_dim_v;
+};
+
+}  // namespace tilefold::sm90
