@@ -1,0 +1,71 @@
+// Forward problems on the lane machine: a case of the reference's, laid out in memory where every
+// stray access shows, run by a GPU kernel and compared with float64.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "cases.h"
+#include "core/problem.h"
+#include "cuda/tensor_map.h"
+#include "lane_machine/machine.h"
+#include "tolerance.h"
+
+namespace tilefold::lane_machine {
+
+// A case as a kernel gets it.
+struct ForwardSetup {
+  reference::Case c;
+  reference::Instance instance;
+  ForwardProblem problem;
+  GlobalMemory memory;
+
+  // The tensors get gaps between rows and between heads, unless the case gives them strides of its
+  // own.
+  explicit ForwardSetup(const reference::Case& wanted);
+  // Fills the outputs with NaN again.
+  void poison_outputs();
+  // O and LSE against the reference (computed once per case). Also checks that nothing around them
+  // was written.
+  reference::Comparison compare();
+
+ private:
+  reference::Result expected_;
+  bool have_expected_ = false;
+};
+
+// Checks of one run that a test asserts.
+struct ForwardOutcome {
+  RunReport report;
+  reference::Comparison comparison;
+  uint64_t expected_mma = 0;  // 0: not counted
+
+  bool ok() const {
+    return report.hazards.empty() && comparison.ok && report.bank_conflicts == 0 &&
+           (expected_mma == 0 || report.count(Op::kMma) == expected_mma);
+  }
+  // What is wrong, a line each.
+  std::string message() const;
+};
+
+// A compiled kernel of the table, for the host.
+struct ForwardKernel {
+  std::string name;
+  DType dtype;
+  int head_dim;
+  bool masked;  // takes masks and any scale
+  std::function<ForwardOutcome(ForwardSetup&, uint64_t seed,
+                               const std::function<void(Launch&)>& adjust)>
+      run;
+  int block_m;
+  int block_n;
+};
+
+// As src/cuda/tensor_map.cc encodes it, for the lane machine's TMA.
+TensorMap host_tensor_map(const TensorMapOperand& operand);
+
+}  // namespace tilefold::lane_machine

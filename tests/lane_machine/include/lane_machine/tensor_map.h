@@ -1,0 +1,19 @@
+// What the lane machine keeps in the 128 opaque bytes of a TensorMap.
+#pragma once
+
+#include <cstdint>
+
+namespace tilefold::lane_machine {
+
+struct HostTensorMap {
+  static constexpr uint64_t kMagic = 0x70616d726f736e74u;
+  uint64_t magic = kMagic;
+  std::byte* data = nullptr;
+  int64_t dims[4] = {};     // columns, rows, heads, batches
+  int64_t strides[4] = {};  // bytes; [0] is the element's size
+  int32_t box_rows = 0;
+  int32_t box_columns = 0;
+};
+static_assert(sizeof(HostTensorMap) <= 128);
+
+}  // namespace tilefold::lane_machine
