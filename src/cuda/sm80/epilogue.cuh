@@ -10,7 +10,7 @@
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/warp.cuh"
 #include "cuda/sm80/config.h"
-#include "cuda/sm80/load.cuh"
+#include "cuda/sm80/coordinates.cuh"
 #include "cuda/sm80/params.h"
 #include "cuda/sm80/softmax.cuh"
 #include "layout/tile.h"
@@ -18,19 +18,6 @@
 namespace tilefold::sm80 {
 
 constexpr int kFirstPairBarrier = 1;  // named barriers 1 .. num_warps / 2; 0 is the CTA's
-
-// Which rows a warp works on.
-struct WarpContext {
-  int32_t lane;
-  int32_t warp;
-  int32_t row_group;  // flat: the warp; pair: the pair
-  int32_t half;       // pair: which of the two
-  int32_t row_begin;  // first query row
-
-  // The query row of this lane's accumulator elements 0, 1 (block 0 of 16 rows); elements 2, 3 are
-  // 8 rows further.
-  __device__ __forceinline__ int32_t lane_row() const { return row_begin + lane / 4; }
-};
 
 // The two warps of a pair meet (flat: the warp's lanes do).
 template <ForwardConfig kConfig>
@@ -73,22 +60,27 @@ __device__ __forceinline__ int lane_column(const WarpContext& warp, int d) {
   return 16 * (d / 2 * kConfig.warps_per_row_group() + warp.half) + d % 2 * 8 + warp.lane % 4 * 2;
 }
 
-// Split K/V: O before normalisation with its (row_max, row_sum), for combine.cu.
+__device__ __forceinline__ int64_t partial_row(const ForwardParams& params,
+                                               const layout::TileCoord& coord, int32_t row) {
+  return (static_cast<int64_t>(coord.split) * params.grid.num_batch_heads + coord.batch_head) *
+             params.seqlen_q +
+         row;
+}
+
+// Split K/V: O before normalisation with its (row_max, row_sum), for combine_kernel.cuh.
 template <ForwardConfig kConfig>
 __device__ __forceinline__ void store_partial(
     const float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
     const OnlineSoftmax<kConfig.m16()>& softmax, const ForwardParams& params,
     const layout::TileCoord& coord, const WarpContext& warp) {
-  const int64_t first =
-      (static_cast<int64_t>(coord.split) * params.grid.num_batch_heads + coord.batch_head) *
-      params.seqlen_q;
 #pragma unroll
   for (int m = 0; m < kConfig.m16(); ++m) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int32_t row = warp.lane_row() + 16 * m + 8 * r;
       if (row >= params.seqlen_q) continue;
-      float* o = params.partial_o + (first + row) * params.head_dim_v;
+      const int64_t at = partial_row(params, coord, row);
+      float* o = params.partial_o + at * params.head_dim_v;
 #pragma unroll
       for (int d = 0; d < 2 * kConfig.d16(); ++d) {
         const int column = lane_column<kConfig>(warp, d);
@@ -97,11 +89,38 @@ __device__ __forceinline__ void store_partial(
         }
       }
       if (warp.lane % 4 == 0 && warp.half == 0) {
-        ptx::st_global_f32_v2(params.partial_ml + (first + row) * 2, softmax.row_max[m][r],
+        ptx::st_global_f32_v2(params.partial_ml + at * 2, softmax.row_max[m][r],
                               softmax.row_sum[m][r]);
       }
     }
   }
+}
+
+// The same of one row, of which lane c holds chunk c.
+__device__ __forceinline__ void store_partial_row(const float (&o)[layout::kChunkElems],
+                                                  float row_max, float row_sum,
+                                                  const ForwardParams& params,
+                                                  const layout::TileCoord& coord, int32_t row,
+                                                  int32_t lane) {
+  const int64_t at = partial_row(params, coord, row);
+  const int column = lane * layout::kChunkElems;
+  if (column < params.head_dim_v) {
+#pragma unroll
+    for (int i = 0; i < layout::kChunkElems; i += 2) {
+      ptx::st_global_f32_v2(params.partial_o + at * params.head_dim_v + column + i, o[i], o[i + 1]);
+    }
+  }
+  if (lane == 0) ptx::st_global_f32_v2(params.partial_ml + at * 2, row_max, row_sum);
+}
+
+// LSE of one row, natural logarithm: log of the sum of exp(logit). A row that sees only logits of
+// -inf has row_sum 0 and gives -inf.
+__device__ __forceinline__ void store_lse(const ForwardParams& params, const TileContext& tile,
+                                          int32_t row, bool empty, float row_max, float row_sum) {
+  const float lse = (row_max + ptx::lg2_approx_ftz(row_sum)) * kLn2;
+  ptx::st_global_f32(params.lse + tile.batch * params.lse_strides.batch +
+                         tile.head * params.lse_strides.head + row * params.lse_strides.row,
+                     empty ? params.empty_row_lse : lse);
 }
 
 // rO = rO / row_sum (FA2 Algorithm 1, line 12), 0 in rows that see no key; LSE to memory (line 13).
@@ -123,11 +142,7 @@ __device__ __forceinline__ void normalize(float (&rO)[kConfig.m16()][2 * kConfig
         rO[m][d][2 * r + 1] = empty ? 0.0f : rO[m][d][2 * r + 1] * inverse;
       }
       if (params.lse != nullptr && warp.lane % 4 == 0 && warp.half == 0 && row < params.seqlen_q) {
-        const float lse =
-            OnlineSoftmax<kConfig.m16()>::lse(softmax.row_max[m][r], softmax.row_sum[m][r]);
-        ptx::st_global_f32(params.lse + tile.batch * params.lse_strides.batch +
-                               tile.head * params.lse_strides.head + row * params.lse_strides.row,
-                           empty ? params.empty_row_lse : lse);
+        store_lse(params, tile, row, empty, softmax.row_max[m][r], softmax.row_sum[m][r]);
       }
     }
   }

@@ -14,13 +14,14 @@
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/warp.cuh"
 #include "cuda/sm80/config.h"
+#include "cuda/sm80/coordinates.cuh"
 #include "cuda/sm80/epilogue.cuh"
 #include "cuda/sm80/load.cuh"
 #include "cuda/sm80/params.h"
 #include "cuda/sm80/products.cuh"
+#include "cuda/sm80/repair.cuh"
 #include "cuda/sm80/softmax.cuh"
 #include "layout/block_range.h"
-#include "layout/schedule.h"
 
 namespace tilefold::sm80 {
 
@@ -63,6 +64,32 @@ __device__ __forceinline__ void update_row_max(OnlineSoftmax<kConfig.m16()>& sof
   softmax.rescale(tile_max, rO);
 }
 
+// Normalises O and stores it with the LSE; or its partial sums, where K/V is split.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void finish_tile(float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
+                                            OnlineSoftmax<kConfig.m16()>& softmax,
+                                            const ForwardParams& params,
+                                            const Coordinates<kConfig>& at, uint32_t shared) {
+  softmax.finish();
+  if constexpr (kConfig.pair) {
+    sync_row_group<kConfig>(at.warp);  // the exchange buffer has been read
+    combine_pair<kConfig>(softmax.row_sum, shared, at.warp, [](float a, float b) { return a + b; });
+  }
+  if (must_repair<kConfig>(rO, softmax, params, at)) {
+    repair_output<kConfig>(softmax, params, at, shared);
+    return;
+  }
+  if (params.grid.num_splits > 1) {
+    store_partial<kConfig>(rO, softmax, params, at.coord, at.warp);
+    return;
+  }
+  normalize<kConfig>(rO, softmax, params, at.tile, at.warp);
+  sync_row_group<kConfig>(at.warp);  // the rows of Q that O replaces have been read
+  stage_output<kConfig>(rO, shared, at.warp);
+  sync_row_group<kConfig>(at.warp);  // O is in shared memory
+  store_output<kConfig>(params, at.tile, shared, at.warp);
+}
+
 // `Row::kConfig` is the kernel's ForwardConfig. (A type carries it, since nvcc 13.0 writes host
 // code that does not compile for a __global__ template over a value of class type.)
 template <typename Row>
@@ -73,7 +100,6 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
   constexpr int kM16 = kConfig.m16();
   constexpr int kN16 = kConfig.n16();
   constexpr int kD16 = kConfig.d16();
-  constexpr int kBlockM = kConfig.block_m;
   constexpr int kBlockN = kConfig.block_n;
   constexpr int kGroup = kConfig.warps_per_row_group();
   constexpr layout::Tile kTile = kConfig.kv_tile();
@@ -81,31 +107,14 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
                                       CpAsyncPipeline<kConfig>>;
 
   // ---- Tile coordinates ----
-  const layout::TileCoord coord = layout::tile_of(params.grid, blockIdx.x);
-  WarpContext warp;
-  warp.lane = static_cast<int32_t>(threadIdx.x % 32);
-  warp.warp = ptx::shfl_idx(static_cast<int32_t>(threadIdx.x / 32), 0);
-  warp.row_group = warp.warp / kGroup;
-  warp.half = warp.warp % kGroup;
-  TileContext tile;
-  tile.row_begin = coord.m_block * kBlockM;
-  tile.batch = coord.batch_head / params.num_heads;
-  tile.head = coord.batch_head - tile.batch * params.num_heads;
-  tile.head_kv = tile.head / params.heads_per_group;
-  warp.row_begin = tile.row_begin + warp.row_group * kConfig.rows_per_warp();
-  const int32_t row_end = min(tile.row_begin + kBlockM, params.seqlen_q);
-  const int32_t warp_row_end = min(warp.row_begin + kConfig.rows_per_warp(), params.seqlen_q);
-  const layout::BlockRange cta_range =
-      layout::split_of(layout::block_range(params.mask, tile.row_begin, row_end, kBlockN),
-                       coord.split, params.grid.num_splits);
-  const layout::BlockRange warp_range =
-      layout::block_range(params.mask, warp.row_begin, warp_row_end, kBlockN);
-  tile.block_begin = cta_range.begin;
-  tile.block_end = cta_range.end;
+  const Coordinates<kConfig> at(params);
+  const layout::BlockRange cta_range = at.cta_range(params);
+  const layout::BlockRange warp_range = at.warp_range(params);
 
   // ---- Shared memory ----
   const uint32_t shared = ptx::shared_address(ptx::dynamic_shared_memory());
-  const LaneAddresses<kConfig> lane_addresses(shared, warp.row_group, warp.half, warp.lane);
+  const LaneAddresses<kConfig> lane_addresses(shared, at.warp.row_group, at.warp.half,
+                                              at.warp.lane);
 
   // ---- Prologue ----
   float rO[kM16][2 * kD16][4];
@@ -122,8 +131,8 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
 
   if (!cta_range.empty()) {
     // ---- Barriers, first loads ----
-    Pipeline pipeline(params, tile, shared);
-    pipeline.start(tile, shared);
+    Pipeline pipeline(params, at.tile, cta_range, shared);
+    pipeline.start(at.tile, shared);
     uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];
     if constexpr (kConfig.q_in_registers) {
       pipeline.await_q();
@@ -146,60 +155,30 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
       float rS[kM16][2 * kN16][4];
       compute_scores<kConfig>(rS, rQ, lane_addresses.q, lane_addresses.k + stage_bytes);
       if (softmax.prescale) softmax.prescale_scores(rS, params.softmax_scale);
-      bool careful = false;
       if (warp_range.masks(n_block)) {
-        const int32_t key = n_block * kBlockN + warp.half * 16 + warp.lane % 4 * 2;
-        mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, warp.lane_row(), key);
+        const int32_t key = n_block * kBlockN + at.warp.half * 16 + at.warp.lane % 4 * 2;
+        mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, at.warp.lane_row(), key);
       }
       pipeline.after_scores();
-      if (warp_range.masks(n_block)) {
-        pipeline.await_v();
-        careful =
-            has_non_finite<kConfig>(shared + kConfig.shared_plan().v + stage_bytes, warp.lane);
-      }
 
       // row_max, row_sum, rO; then rS becomes rP = exp2(rS c - row_max)
-      update_row_max<kConfig>(softmax, rS, rO, params, shared, warp);
-      if (!careful) {
-        softmax.exponentiate(rS);
-        if constexpr (kConfig.pair) {
-          store_probabilities<kConfig>(rS, lane_addresses.p_store);
-          sync_row_group<kConfig>(warp);  // both halves of P are there
-        }
-        pipeline.before_values();
-        // rO += rP sV
-        accumulate_values<kConfig>(rO, rS, lane_addresses.p, lane_addresses.v + stage_bytes);
-      } else {
-        softmax.exponentiate(rS);
-        if constexpr (kConfig.pair) {
-          store_probabilities<kConfig>(rS, lane_addresses.p_store);
-          sync_row_group<kConfig>(warp);
-        }
-        pipeline.before_values();
-        accumulate_seen_values<kConfig>(
-            rO, rS, params.mask, warp.lane_row(), n_block * kBlockN, warp.half, warp.lane,
-            shared + kConfig.shared_plan().p + warp.row_group * kConfig.p_tile().bytes(),
-            shared + kConfig.shared_plan().v + stage_bytes);
+      update_row_max<kConfig>(softmax, rS, rO, params, shared, at.warp);
+      softmax.exponentiate(rS);
+      if constexpr (kConfig.pair) {
+        store_probabilities<kConfig>(rS, lane_addresses.p_store);
+        sync_row_group<kConfig>(at.warp);  // both halves of P are there
       }
+      pipeline.before_values();
+
+      // rO += rP sV
+      accumulate_values<kConfig>(rO, rS, lane_addresses.p, lane_addresses.v + stage_bytes);
       pipeline.after_values();
     }
   }
 
   // ---- Epilogue ----
-  softmax.finish();
-  if constexpr (kConfig.pair) {
-    sync_row_group<kConfig>(warp);  // the exchange buffer has been read
-    combine_pair<kConfig>(softmax.row_sum, shared, warp, [](float a, float b) { return a + b; });
-  }
-  if (params.grid.num_splits > 1) {
-    store_partial<kConfig>(rO, softmax, params, coord, warp);
-    return;
-  }
-  normalize<kConfig>(rO, softmax, params, tile, warp);
-  sync_row_group<kConfig>(warp);  // the rows of Q that O replaces have been read
-  stage_output<kConfig>(rO, shared, warp);
-  sync_row_group<kConfig>(warp);  // O is in shared memory
-  store_output<kConfig>(params, tile, shared, warp);
+  const Coordinates<kConfig> again(params);  // not kept through the loop
+  finish_tile<kConfig>(rO, softmax, params, again, shared);
 }
 
 }  // namespace tilefold::sm80

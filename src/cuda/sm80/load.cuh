@@ -9,27 +9,17 @@
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warp.cuh"
 #include "cuda/sm80/config.h"
+#include "cuda/sm80/coordinates.cuh"
 #include "cuda/sm80/params.h"
 #include "layout/pipeline_state.h"
 #include "layout/tile.h"
 
 namespace tilefold::sm80 {
 
-// Which part of the problem a CTA works on.
-struct TileContext {
-  int32_t row_begin;  // first query row
-  int32_t head;
-  int32_t head_kv;
-  int32_t batch;
-  int32_t block_begin;  // key blocks [block_begin, block_end)
-  int32_t block_end;
-};
-
 // Both pipelines have these hooks, which every warp of the CTA calls for every key block, in order:
 //   before_scores  K(j) has landed when it returns (so has Q, the first time)
 //   after_scores   this warp has read K(j); called before the softmax, so that nothing has to wait
 //                  between the exponentials and P V (PERF: a barrier there cost 12 % at D = 64)
-//   await_v        V(j) has landed when it returns; for those who need it before the softmax
 //   before_values  V(j) has landed when it returns
 //   after_values   this warp has read V(j)
 // stage() names the buffers of block j in between.
@@ -58,8 +48,8 @@ struct CpAsyncPipeline {
   int32_t read_stage = 0;
 
   __device__ __forceinline__ CpAsyncPipeline(const ForwardParams& p, const TileContext& tile,
-                                             uint32_t shared)
-      : params(p), next_block(tile.block_begin), block_end(tile.block_end) {
+                                             const layout::BlockRange& range, uint32_t shared)
+      : params(p), next_block(range.begin), block_end(range.end) {
     const int thread = static_cast<int>(threadIdx.x);
     row0 = thread / kTile.chunks_per_page();
     const int chunk = thread % kTile.chunks_per_page();
@@ -172,7 +162,6 @@ struct CpAsyncPipeline {
       }
     }
   }
-  __device__ __forceinline__ void await_v() {}
   __device__ __forceinline__ void before_values() {}
   __device__ __forceinline__ void after_values() {
     if constexpr (kStages > 1) read_stage = read_stage + 1 == kStages ? 0 : read_stage + 1;
@@ -199,6 +188,7 @@ struct TmaPipeline {
   const TileContext& tile;
   uint32_t shared;
   int32_t next_block;
+  int32_t block_end;
   layout::PipelineState<kStages> load_state;  // of the next block to issue
   layout::PipelineState<kStages> read_state;  // of block j
 
@@ -213,8 +203,8 @@ struct TmaPipeline {
   __device__ __forceinline__ uint32_t empty_v(int32_t stage) const { return barrier(3, stage); }
 
   __device__ __forceinline__ TmaPipeline(const ForwardParams& p, const TileContext& t,
-                                         uint32_t shared_base)
-      : params(p), tile(t), shared(shared_base), next_block(t.block_begin) {}
+                                         const layout::BlockRange& range, uint32_t shared_base)
+      : params(p), tile(t), shared(shared_base), next_block(range.begin), block_end(range.end) {}
 
   template <layout::Tile kLoaded>
   __device__ __forceinline__ void load(uint32_t target, const TensorMap* map, uint32_t full,
@@ -243,7 +233,7 @@ struct TmaPipeline {
   // j + stages - 1 is issued. Q travels with the first block.
   template <bool kWithQ>
   __device__ __forceinline__ void load_next() {
-    if (next_block < tile.block_end) {
+    if (next_block < block_end) {
       ptx::mbarrier_wait(empty_k(load_state.stage), load_state.phase ^ 1);
       ptx::mbarrier_arrive_expect_tx(full_k(load_state.stage),
                                      2 * kTile.bytes() + (kWithQ ? kQTile.bytes() : 0));
@@ -257,7 +247,7 @@ struct TmaPipeline {
   // Thread 0, one stage. K runs one block ahead of V.
   template <bool kWithQ>
   __device__ __forceinline__ void load_next_k() {
-    if (next_block < tile.block_end) {
+    if (next_block < block_end) {
       ptx::mbarrier_wait(empty_k(0), load_state.phase ^ 1);
       ptx::mbarrier_arrive_expect_tx(full_k(0), kTile.bytes() + (kWithQ ? kQTile.bytes() : 0));
       if constexpr (kWithQ) load_q();
@@ -313,9 +303,6 @@ struct TmaPipeline {
   }
   __device__ __forceinline__ void after_scores() {
     if constexpr (kSeparate) arrive(empty_k(0));
-  }
-  __device__ __forceinline__ void await_v() {
-    if constexpr (kSeparate) ptx::mbarrier_wait(full_v(0), read_state.phase);
   }
   __device__ __forceinline__ void before_values() {
     if constexpr (kSeparate) {

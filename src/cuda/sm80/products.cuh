@@ -5,12 +5,10 @@
 
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/ldmatrix.cuh"
-#include "cuda/ptx/math.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/sm80/config.h"
-#include "layout/block_range.h"
 #include "layout/fragments.h"
 #include "layout/tile.h"
 
@@ -179,95 +177,6 @@ __device__ __forceinline__ void accumulate_values(
       for (int m = 0; m < kM16; ++m) {
         ptx::mma_m16n8k16<kConfig.dtype>(rO[m][2 * d], a[m], b[0], b[1]);
         ptx::mma_m16n8k16<kConfig.dtype>(rO[m][2 * d + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
-
-// Whether a V tile holds an infinity or a NaN: x * 0 + sum stays 0 otherwise. 16-byte reads of
-// consecutive chunks, one warp, the whole tile.
-template <ForwardConfig kConfig>
-__device__ __forceinline__ bool has_non_finite(uint32_t v_tile, int lane) {
-  uint32_t sum[4] = {0, 0, 0, 0};
-#pragma unroll 4
-  for (int offset = lane * 16; offset < kConfig.kv_tile().bytes(); offset += 32 * 16) {
-    uint32_t x[4];
-    ptx::ld_shared_v4(x, v_tile + offset);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[i] = ptx::fma_rn_x2<kConfig.dtype>(x[i], 0, sum[i]);
-  }
-  const uint32_t all = sum[0] | sum[1] | sum[2] | sum[3];
-  return ptx::vote_any((all & 0x7fff7fffu) != 0);
-}
-
-// rO += P V where V holds infinities or NaN and some rows do not see all of its keys: 0 * inf in a
-// masked place would be NaN, so every product is added only where its row sees its key. Key by key
-// on the CUDA cores: slow, and only for such tiles.
-template <ForwardConfig kConfig>
-__device__ __forceinline__ void accumulate_seen_values(
-    float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
-    const float (&rP)[kConfig.m16()][2 * kConfig.n16()][4], const layout::Mask& mask, int row,
-    int first_key, int half, int lane, uint32_t p_tile, uint32_t v_tile) {
-  constexpr int kM16 = kConfig.m16();
-  constexpr int kN8 = 2 * kConfig.n16();
-  constexpr layout::Tile kTile = kConfig.kv_tile();
-  constexpr layout::Tile kPTile = kConfig.p_tile();
-  float queue[kM16][kN8][4];  // flat: rP, turned so that the current n8 block stands first
-#pragma unroll
-  for (int m = 0; m < kM16; ++m) {
-#pragma unroll
-    for (int n = 0; n < kN8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) queue[m][n][i] = rP[m][n][i];
-    }
-  }
-#pragma unroll 1
-  for (int key = 0; key < kConfig.block_n; ++key) {
-    float probability[kM16][2];
-    bool seen[kM16][2];
-#pragma unroll
-    for (int m = 0; m < kM16; ++m) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        seen[m][r] = mask.sees(row + 16 * m + 8 * r, first_key + key);
-        if constexpr (kConfig.pair) {
-          const uint32_t word = ptx::ld_shared_u32(
-              p_tile + kPTile.offset_bytes(16 * m + 8 * r + lane / 4, key / layout::kChunkElems) +
-              key % layout::kChunkElems / 2 * 4);
-          probability[m][r] = ptx::cvt_f32<kConfig.dtype>(key % 2 ? word >> 16 : word & 0xffffu);
-        } else {
-          const float mine = key % 2 ? queue[m][0][2 * r + 1] : queue[m][0][2 * r];
-          probability[m][r] = ptx::shfl_idx(mine, lane / 4 * 4 + key % 8 / 2);
-        }
-      }
-    }
-    if constexpr (!kConfig.pair) {
-      if (key % 8 == 7) {
-#pragma unroll
-        for (int m = 0; m < kM16; ++m) {
-#pragma unroll
-          for (int n = 0; n + 1 < kN8; ++n) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) queue[m][n][i] = queue[m][n + 1][i];
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int d = 0; d < 2 * kConfig.d16(); ++d) {
-      const int chunk = 2 * (d / 2 * kConfig.warps_per_row_group() + half) + d % 2;
-      const uint32_t word =
-          ptx::ld_shared_u32(v_tile + kTile.offset_bytes(key, chunk) + lane % 4 * 4);
-      const float value[2] = {ptx::cvt_f32<kConfig.dtype>(word & 0xffffu),
-                              ptx::cvt_f32<kConfig.dtype>(word >> 16)};
-#pragma unroll
-      for (int m = 0; m < kM16; ++m) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (seen[m][i / 2]) {
-            rO[m][d][i] = ptx::fma_rn(probability[m][i / 2], value[i % 2], rO[m][d][i]);
-          }
-        }
       }
     }
   }

@@ -203,12 +203,6 @@ struct OnlineSoftmax {
       }
     }
   }
-
-  // Natural logarithm of the sum of exp(logit). A row that sees only logits of -inf has row_sum 0
-  // and gives -inf.
-  __device__ __forceinline__ static float lse(float max, float sum) {
-    return (max + ptx::lg2_approx_ftz(sum)) * kLn2;
-  }
 };
 
 }  // namespace tilefold::sm80
