@@ -2,6 +2,7 @@
 #include "forward.h"
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -357,6 +358,28 @@ void validate(nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::ha
   const tilefold_status status = tilefold_explain(&q.tensor, &k.tensor, &v.tensor, o.o(), nullptr,
                                                   &options, nullptr, 0, nullptr);
   if (status != TILEFOLD_OK) raise_status(status);
+}
+
+double c_call_seconds(nb::handle q, nb::handle k, nb::handle v, nb::handle o, int repeats) {
+  const Adapter& adapter = adapter_of(q, "q");
+  View views[4];
+  const nb::handle arrays[] = {q, k, v, o};
+  const char* const names[] = {"q", "k", "v", "o"};
+  for (int i = 0; i < 4; ++i) {
+    views[i].read(adapter, arrays[i], names[i], Layout::kHeadsFirst, nb::none());
+  }
+  void* stream = views[0].is_cuda()
+                     ? cuda_stream(adapter, q, views[0].tensor()->device, nb::none())
+                     : nullptr;
+  tilefold_status status = TILEFOLD_OK;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats && status == TILEFOLD_OK; ++i) {
+    status = tilefold_forward(views[0].tensor(), views[1].tensor(), views[2].tensor(),
+                              views[3].tensor(), nullptr, nullptr, nullptr, 0, stream);
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  if (status != TILEFOLD_OK) raise_status(status);
+  return elapsed.count() / repeats;
 }
 
 }  // namespace tilefold::python

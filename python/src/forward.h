@@ -20,4 +20,8 @@ nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& argum
 void validate(nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
               const Arguments& arguments);
 
+// Seconds that one tilefold_forward() takes the calling thread, the mean of `repeats` calls on the
+// same tensors: what a call through Python is compared with.
+double c_call_seconds(nb::handle q, nb::handle k, nb::handle v, nb::handle o, int repeats);
+
 }  // namespace tilefold::python

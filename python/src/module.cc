@@ -56,6 +56,12 @@ nb::list kernels() {
   return all;
 }
 
+bool is_true(nb::handle value) {
+  const int truth = PyObject_IsTrue(value.ptr());
+  if (truth < 0) throw nb::python_error();
+  return truth != 0;
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -66,31 +72,32 @@ NB_MODULE(_core, m) {
   m.def(
       "forward",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
-         nb::handle scale, bool return_lse, nb::handle empty_row_lse, nb::handle out,
+         nb::handle scale, nb::handle return_lse, nb::handle empty_row_lse, nb::handle out,
          nb::handle stream, nb::handle layout, nb::handle kernel, nb::handle window_align,
          nb::handle num_threads) {
         const Arguments arguments = {causal, window, scale,        empty_row_lse,
                                      layout, kernel, window_align, num_threads};
-        return forward(q, k, v, arguments, return_lse, out, stream);
+        return forward(q, k, v, arguments, is_true(return_lse), out, stream);
       },
-      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("causal").none(), nb::arg("window").none(),
-      nb::arg("scale").none(), nb::arg("return_lse"), nb::arg("empty_row_lse"),
-      nb::arg("out").none(), nb::arg("stream").none(), nb::arg("layout"), nb::arg("kernel").none(),
-      nb::arg("window_align"), nb::arg("num_threads"));
+      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("causal").none(),
+      nb::arg("window").none(), nb::arg("scale").none(), nb::arg("return_lse").none(),
+      nb::arg("empty_row_lse").none(), nb::arg("out").none(), nb::arg("stream").none(),
+      nb::arg("layout").none(), nb::arg("kernel").none(), nb::arg("window_align").none(),
+      nb::arg("num_threads").none());
   m.def(
       "explain",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
-         nb::handle scale, bool return_lse, nb::handle layout, nb::handle kernel,
+         nb::handle scale, nb::handle return_lse, nb::handle layout, nb::handle kernel,
          nb::handle window_align) {
         const nb::str empty_row_lse("+inf");
         const nb::int_ num_threads(0);
         const Arguments arguments = {causal, window, scale,        empty_row_lse,
                                      layout, kernel, window_align, num_threads};
-        return explain(q, k, v, arguments, return_lse);
+        return explain(q, k, v, arguments, is_true(return_lse));
       },
-      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("causal").none(), nb::arg("window").none(),
-      nb::arg("scale").none(), nb::arg("return_lse"), nb::arg("layout"), nb::arg("kernel").none(),
-      nb::arg("window_align"));
+      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("causal").none(),
+      nb::arg("window").none(), nb::arg("scale").none(), nb::arg("return_lse").none(),
+      nb::arg("layout").none(), nb::arg("kernel").none(), nb::arg("window_align").none());
   m.def(
       "validate",
       [](nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
@@ -101,9 +108,12 @@ NB_MODULE(_core, m) {
                                      layout, kernel, window_align, num_threads};
         validate(q_shape, k_shape, v_shape, dtype, arguments);
       },
-      nb::arg("q_shape"), nb::arg("k_shape"), nb::arg("v_shape"), nb::arg("dtype"),
-      nb::arg("causal").none(), nb::arg("window").none(), nb::arg("scale").none(),
-      nb::arg("empty_row_lse"), nb::arg("layout"), nb::arg("window_align"), nb::arg("num_threads"));
+      nb::arg("q_shape").none(), nb::arg("k_shape").none(), nb::arg("v_shape").none(),
+      nb::arg("dtype").none(), nb::arg("causal").none(), nb::arg("window").none(),
+      nb::arg("scale").none(), nb::arg("empty_row_lse").none(), nb::arg("layout").none(),
+      nb::arg("window_align").none(), nb::arg("num_threads").none());
+  m.def("c_call_seconds", &c_call_seconds, nb::arg("q").none(), nb::arg("k").none(),
+        nb::arg("v").none(), nb::arg("o").none(), nb::arg("repeats"));
   m.def("xla_handlers", [] {
     nb::dict handlers;
     handlers["cpu"] = nb::capsule(reinterpret_cast<void*>(&attention_handler_cpu));

@@ -267,6 +267,9 @@ def _dlpack_adapter(kind: type, library: str) -> Adapter:
     def empty(like: Any, shape: Shape) -> Any:
         return namespace(like).empty(tuple(shape), dtype=like.dtype, device=like.device)
 
+    def empty_like(like: Any) -> Any:
+        return namespace(like).empty_like(like)
+
     def empty_float32(like: Any, shape: Shape) -> Any:
         xp = namespace(like)
         return xp.empty(tuple(shape), dtype=xp.float32, device=like.device)
@@ -275,7 +278,7 @@ def _dlpack_adapter(kind: type, library: str) -> Adapter:
         library=library,
         export=export,
         reread=_raise,
-        empty_like=lambda like: empty(like, like.shape),
+        empty_like=empty_like,
         empty=empty,
         empty_float32=empty_float32,
         current_stream=current_stream,

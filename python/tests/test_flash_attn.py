@@ -1,0 +1,103 @@
+"""tilefold.flash_attn has the flash-attn package's signatures and meaning."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import assert_close, reference
+from tilefold import flash_attn
+
+
+def normal(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def heads_first(*arrays: np.ndarray) -> Any:
+    return [a.transpose(0, 2, 1, 3) for a in arrays]
+
+
+# The signatures of the flash-attn package 2.7 and 2.8, by argument and default.
+COMMON = [
+    ("dropout_p", 0.0),
+    ("softmax_scale", None),
+    ("causal", False),
+    ("window_size", (-1, -1)),
+    ("softcap", 0.0),
+    ("alibi_slopes", None),
+    ("deterministic", False),
+    ("return_attn_probs", False),
+]
+
+
+@pytest.mark.parametrize(
+    "name, arrays",
+    [
+        ("flash_attn_func", ["q", "k", "v"]),
+        ("flash_attn_qkvpacked_func", ["qkv"]),
+        ("flash_attn_kvpacked_func", ["q", "kv"]),
+    ],
+)
+def test_signatures(name: str, arrays: Any) -> None:
+    parameters = inspect.signature(getattr(flash_attn, name)).parameters
+    assert list(parameters) == arrays + [argument for argument, _ in COMMON]
+    for argument, default in COMMON:
+        assert parameters[argument].default == default
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [(-1, -1), (3, -1), (-1, 2), (4, 0)])
+@pytest.mark.parametrize("lengths", [(7, 7), (3, 11), (11, 3)])
+def test_masks_are_bottom_right(causal: bool, window: Any, lengths: Any) -> None:
+    nq, nk = lengths
+    q, k, v = normal(2, nq, 4, 16), normal(2, nk, 2, 16, seed=2), normal(2, nk, 2, 16, seed=3)
+    o = flash_attn.flash_attn_func(q, k, v, causal=causal, window_size=window)
+    assert o.shape == q.shape
+    expected, _ = reference(
+        *heads_first(q, k, v),
+        causal="bottom_right" if causal else False,
+        window=tuple(None if side < 0 else side for side in window),
+        window_align="bottom_right",
+    )
+    assert_close(o.transpose(0, 2, 1, 3), expected, "float32")
+
+
+def test_packed() -> None:
+    qkv = normal(2, 9, 3, 4, 16)
+    q, k, v = (qkv[:, :, i] for i in range(3))
+    expected = flash_attn.flash_attn_func(q, k, v, softmax_scale=0.3, causal=True)
+    assert np.array_equal(
+        flash_attn.flash_attn_qkvpacked_func(qkv, softmax_scale=0.3, causal=True), expected
+    )
+    kv = qkv[:, :, 1:]
+    assert np.array_equal(
+        flash_attn.flash_attn_kvpacked_func(q, kv, softmax_scale=0.3, causal=True), expected
+    )
+    with pytest.raises(ValueError, match=r"qkv: its shape is .*3, H, D"):
+        flash_attn.flash_attn_qkvpacked_func(q)
+    with pytest.raises(ValueError, match=r"kv: its shape is .*2, Hkv, D"):
+        flash_attn.flash_attn_kvpacked_func(q, qkv)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("dropout_p", 0.1),
+        ("softcap", 30.0),
+        ("alibi_slopes", np.ones(4, np.float32)),
+        ("return_attn_probs", True),
+    ],
+)
+def test_unsupported_arguments_are_refused_by_name(name: str, value: Any) -> None:
+    q = normal(1, 5, 4, 16)
+    with pytest.raises(NotImplementedError, match=name):
+        flash_attn.flash_attn_func(q, q, q, **{name: value})
+    with pytest.raises(NotImplementedError, match=name):
+        flash_attn.flash_attn_qkvpacked_func(np.stack([q] * 3, 2), **{name: value})
+
+
+def test_what_comes_later_is_absent() -> None:
+    for name in ("flash_attn_varlen_func", "flash_attn_with_kvcache"):
+        assert not hasattr(flash_attn, name)

@@ -1,0 +1,104 @@
+"""tilefold.sdpa against PyTorch's function, and what it hands over."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tilefold import sdpa  # noqa: E402
+
+PYTORCH = torch.nn.functional.scaled_dot_product_attention
+
+
+def normal(*shape: int, seed: int = 1) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdpa, "_warned", set())
+
+
+def test_signature_is_pytorchs() -> None:
+    assert list(inspect.signature(sdpa.scaled_dot_product_attention).parameters) == [
+        "query",
+        "key",
+        "value",
+        "attn_mask",
+        "dropout_p",
+        "is_causal",
+        "scale",
+        "enable_gqa",
+    ]
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 9, 16), (4, 9, 16), (9, 16)])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_matches_pytorch(shape: Any, is_causal: bool, scale: Any) -> None:
+    q = normal(*shape)
+    k, v = (normal(*shape[:-2], 13, 16, seed=s) for s in (2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        o = sdpa.scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale)
+    expected = PYTORCH(q, k, v, is_causal=is_causal, scale=scale)
+    assert o.shape == expected.shape
+    torch.testing.assert_close(o, expected)
+
+
+def test_gqa() -> None:
+    q, k = normal(1, 4, 9, 16), normal(1, 2, 9, 16, seed=2)
+    o = sdpa.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+    torch.testing.assert_close(o, PYTORCH(q, k, k, enable_gqa=True))
+
+
+@pytest.mark.parametrize("what", ["mask", "dropout", "gradient", "dtype", "rank"])
+def test_the_rest_goes_to_pytorch_with_one_warning(what: str) -> None:
+    q = normal(1, 2, 6, 8)
+    options: Any = {}
+    if what == "mask":
+        options["attn_mask"] = torch.ones(6, 6, dtype=torch.bool).tril()
+    if what == "dropout":
+        options["dropout_p"] = 1e-9
+    if what == "gradient":
+        q.requires_grad_()
+    if what == "dtype":
+        q = q.double()
+    if what == "rank":
+        q = q[None]
+    with pytest.warns(sdpa.FallbackWarning, match="to PyTorch"):
+        o = sdpa.scaled_dot_product_attention(q, q, q, **options)
+    if what == "gradient":
+        o.sum().backward()
+    torch.testing.assert_close(o, PYTORCH(q, q, q, **options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sdpa.scaled_dot_product_attention(q, q, q, **options)
+
+
+def test_the_warning_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdpa, "warn_on_fallback", False)
+    q = normal(1, 2, 6, 8).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sdpa.scaled_dot_product_attention(q, q, q)
+
+
+def test_errors_are_not_hidden() -> None:
+    q = normal(1, 2, 6, 8)
+    with pytest.raises(ValueError, match="k: its head dim"):
+        sdpa.scaled_dot_product_attention(q, q[..., :4], q)
+
+
+def test_compiles() -> None:
+    torch._dynamo.reset()
+    q = normal(1, 2, 6, 8)
+    compiled = torch.compile(
+        sdpa.scaled_dot_product_attention, fullgraph=True, backend="aot_eager"
+    )
+    torch.testing.assert_close(compiled(q, q, q, is_causal=True), PYTORCH(q, q, q, is_causal=True))

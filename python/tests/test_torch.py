@@ -1,0 +1,289 @@
+"""tilefold.attention on PyTorch tensors, on the CPU and, where there is one, a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tilefold
+from conftest import assert_close, has_cuda_build, reference
+
+torch = pytest.importorskip("torch")
+
+
+def cuda_reason() -> str:
+    if not torch.cuda.is_available():
+        return "PyTorch sees no CUDA device"
+    if not has_cuda_build():
+        return "this build of tilefold has no CUDA"
+    return ""
+
+
+needs_cuda = pytest.mark.skipif(bool(cuda_reason()), reason=cuda_reason() or "-")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+
+
+def normal(*shape: int, dtype: Any = torch.float32, device: str = "cpu", seed: int = 1) -> Any:
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return torch.from_numpy(values).to(device=device, dtype=dtype)
+
+
+def to_numpy(tensor: Any) -> np.ndarray:
+    return tensor.detach().double().cpu().numpy()
+
+
+def check(o: Any, q: Any, k: Any, v: Any, **options: Any) -> None:
+    expected, _ = reference(*(to_numpy(t) for t in (q, k, v)), **options)
+    assert_close(to_numpy(o), expected, str(q.dtype).replace("torch.", ""))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
+def test_matches_float64(device: str, dtype: Any, causal: Any) -> None:
+    q = normal(2, 4, 70, 64, dtype=dtype, device=device)
+    k = normal(2, 2, 133, 64, dtype=dtype, device=device, seed=2)
+    v = normal(2, 2, 133, 64, dtype=dtype, device=device, seed=3)
+    o, lse = tilefold.attention(q, k, v, causal=causal, return_lse=True)
+    assert type(o) is torch.Tensor and o.dtype == dtype and o.device == q.device
+    assert lse.dtype == torch.float32 and lse.device == q.device
+    check(o, q, k, v, causal=causal)
+    _, expected_lse = reference(*(to_numpy(t) for t in (q, k, v)), causal=causal)
+    assert_close(to_numpy(lse), expected_lse, "float32")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_views_layouts_and_broadcast(device: str) -> None:
+    dtype = torch.float16
+    qkv = normal(2, 33, 3, 4, 64, dtype=dtype, device=device)
+    q, k, v = qkv.unbind(2)
+    o = tilefold.attention(q, k, v, layout="BNHD", causal=True)
+    assert o.shape == (2, 33, 4, 64)
+    heads_first = [t.transpose(1, 2) for t in (q, k, v)]
+    check(o.transpose(1, 2), *heads_first, causal=True)
+    o2 = tilefold.attention(*heads_first, causal=True)
+    assert torch.equal(o2, o.transpose(1, 2))
+    assert o2.transpose(1, 2).is_contiguous()  # the order of q's axes in memory
+    one = normal(2, 1, 40, 64, dtype=dtype, device=device)
+    many = one.expand(2, 4, 40, 64)
+    check(tilefold.attention(heads_first[0], many, many), heads_first[0], many, many)
+    odd = normal(1, 2, 9, 66, dtype=dtype, device=device)[..., 1:65]
+    check(tilefold.attention(odd, odd, odd), odd, odd, odd)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_out(device: str) -> None:
+    q = normal(1, 2, 20, 64, dtype=torch.float16, device=device)
+    out, lse = torch.empty_like(q), torch.empty(1, 2, 20, device=device)
+    expected, expected_lse = tilefold.attention(q, q, q, return_lse=True)
+    result = tilefold.attention(q, q, q, return_lse=True, out=(out, lse))
+    assert result[0] is out and result[1] is lse
+    assert torch.equal(out, expected) and torch.equal(lse, expected_lse)
+    with pytest.raises(ValueError, match="overlap"):
+        tilefold.attention(q, q, q, out=q)
+
+
+def test_different_head_dims() -> None:
+    q, v = normal(1, 2, 20, 64), normal(1, 2, 20, 24)
+    o = tilefold.attention(q, q, v)
+    assert o.shape == (1, 2, 20, 24)
+    check(o, q, q, v)
+
+
+def test_gradients_are_refused_unless_off() -> None:
+    q = normal(1, 2, 6, 8)
+    for index, name in enumerate("qkv"):
+        tensors = [q, q, q]
+        tensors[index] = q.clone().requires_grad_()
+        with pytest.raises(NotImplementedError, match=f"{name}: it requires a gradient"):
+            tilefold.attention(*tensors)
+        with torch.no_grad():
+            assert not tilefold.attention(*tensors).requires_grad
+        with torch.inference_mode():
+            tilefold.attention(*tensors)
+        tilefold.attention(*(t.detach() for t in tensors))
+    parameter = torch.nn.Parameter(q)
+    with torch.no_grad():
+        tilefold.attention(parameter, q, q)
+    with pytest.raises(NotImplementedError, match="out: it requires a gradient"):
+        tilefold.attention(q, q, q, out=torch.empty_like(q).requires_grad_())
+
+
+def test_what_has_no_memory_is_refused() -> None:
+    q = normal(1, 2, 6, 8)
+    with pytest.raises(TypeError, match="device meta"):
+        tilefold.attention(*(q.to("meta"),) * 3)
+    with pytest.raises(TypeError, match="sparse"):
+        tilefold.attention(q.to_sparse(), q, q)
+    with pytest.raises(TypeError, match="k is a numpy.ndarray, but q is a torch.Tensor"):
+        tilefold.attention(q, q.numpy(), q)
+    with pytest.raises(TypeError, match="float16, bfloat16, float32"):
+        tilefold.attention(*(q.double(),) * 3)
+    with pytest.raises(TypeError, match="torch.func"):
+        torch.func.vmap(tilefold.attention)(q[None], q[None], q[None])
+
+
+def test_a_lazily_negated_view_is_refused() -> None:
+    z = torch.view_as_complex(normal(1, 2, 6, 8, 2)).conj().imag
+    assert z.is_neg()
+    with pytest.raises(TypeError, match="resolve_neg"):
+        tilefold.attention(z, z, z)
+    z = z.resolve_neg()
+    check(tilefold.attention(z, z, z), z, z, z)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compile(device: str, backend: str) -> None:
+    torch._dynamo.reset()
+
+    def block(q: Any, k: Any, v: Any) -> Any:
+        o, lse = tilefold.attention(q * 2, k, v, causal="top_left", return_lse=True)
+        return o + 1, lse, tilefold.attention(q, k, v, window=(3, None), layout="BHND")
+
+    compiled = torch.compile(block, fullgraph=True, backend=backend)
+    q, k, v = (normal(1, 2, 20, 64, dtype=torch.float16, device=device, seed=s) for s in range(3))
+    for actual, expected in zip(compiled(q, k, v), block(q, k, v)):
+        assert torch.equal(actual, expected)
+        assert actual.stride() == expected.stride()
+
+
+def test_compile_with_dynamic_shapes_and_out() -> None:
+    torch._dynamo.reset()
+
+    def call(q: Any, out: Any) -> Any:
+        return tilefold.attention(q, q, q, causal=True, out=out)
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (5, 9, 17):
+        q = normal(1, 2, rows, 16)
+        out = torch.empty_like(q)
+        compiled(q, out)
+        assert torch.equal(out, call(q, torch.empty_like(q)))
+
+
+def test_compile_refuses_gradients() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(tilefold.attention, fullgraph=True, backend="aot_eager")
+    q = normal(1, 2, 5, 16).requires_grad_()
+    with pytest.raises(Exception, match="requires a gradient"):
+        compiled(q, q, q)
+
+
+def test_the_operator_is_sound() -> None:
+    from tilefold import _torch  # noqa: F401  (registers it)
+
+    q, v = normal(1, 4, 20, 16), normal(1, 4, 20, 16)
+    options = ("none", None, None, None, "+inf", "BHND", None, "auto", 0)
+    for operator in (torch.ops.tilefold.attention, torch.ops.tilefold.attention_lse):
+        torch.library.opcheck(operator.default, (q, q, v, *options))
+        rows_first = q.transpose(1, 2)
+        torch.library.opcheck(operator.default, (rows_first, rows_first, rows_first, *options))
+
+
+def test_fake_tensors_and_export() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        q = torch.empty(2, 4, 10, 16, dtype=torch.bfloat16)
+        o, lse = tilefold.attention(q, q, q, return_lse=True)
+        assert o.shape == q.shape and lse.shape == (2, 4, 10)
+
+    class Module(torch.nn.Module):
+        def forward(self, q: Any) -> Any:
+            return tilefold.attention(q, q, q, causal=True)
+
+    q = normal(1, 2, 6, 8)
+    exported = torch.export.export(Module(), (q,))
+    assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
+
+
+def test_autocast_and_inference_mode_tensors() -> None:
+    with torch.inference_mode():
+        q = normal(1, 2, 6, 8)
+        o = tilefold.attention(q, q, q)
+        assert o.is_inference()
+        check(o, q, q, q)
+
+
+def test_tensors_in_several_threads() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    q = normal(1, 2, 64, 16)
+    expected = tilefold.attention(q, q, q)
+    with ThreadPoolExecutor(4) as pool:
+        for o in pool.map(lambda _: tilefold.attention(q, q, q), range(32)):
+            assert torch.equal(o, expected)
+
+
+@needs_cuda
+def test_current_stream_and_given_streams() -> None:
+    q = normal(1, 4, 512, 64, dtype=torch.float16, device="cuda")
+    expected = tilefold.attention(q, q, q)
+    torch.cuda.synchronize()
+    for give in (None, "object", "address"):
+        stream = torch.cuda.Stream()
+        late = torch.zeros_like(q)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(50_000_000)  # a slow producer on the stream
+            late.copy_(q)
+            if give is None:
+                o = tilefold.attention(late, late, late)
+        if give == "object":
+            o = tilefold.attention(late, late, late, stream=stream)
+        if give == "address":
+            o = tilefold.attention(late, late, late, stream=stream.cuda_stream)
+        stream.synchronize()
+        assert torch.equal(o, expected), give
+    with pytest.raises(TypeError, match="stream is a str"):
+        tilefold.attention(q, q, q, stream="default")
+
+
+@needs_cuda
+def test_cuda_graph_replays_with_new_inputs() -> None:
+    q = normal(1, 4, 256, 64, dtype=torch.float16, device="cuda")
+    tilefold.attention(q, q, q, causal=True)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o = tilefold.attention(q, q, q, causal=True)
+    for seed in (5, 6):
+        q.copy_(normal(1, 4, 256, 64, dtype=torch.float16, device="cuda", seed=seed))
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(o, tilefold.attention(q, q, q, causal=True))
+
+
+@needs_cuda
+def test_devices_must_agree() -> None:
+    q = normal(1, 2, 20, 64, dtype=torch.float16)
+    with pytest.raises(ValueError, match="k: it is on"):
+        tilefold.attention(q.cuda(), q, q)
+    with pytest.raises(ValueError, match="all tensors must be on one device"):
+        tilefold.attention(q, q.cuda(), q)
+    if torch.cuda.device_count() > 1:
+        on_one = q.to("cuda:1")
+        o = tilefold.attention(on_one, on_one, on_one)
+        assert o.device == on_one.device and torch.cuda.current_device() == 0
+        assert torch.equal(o.cpu(), tilefold.attention(q.cuda(), q.cuda(), q.cuda()).cpu())
+
+
+@needs_cuda
+@pytest.mark.parametrize("head_dim", [40, 64, 72, 96, 128, 192, 256])
+def test_cuda_head_dims(head_dim: int) -> None:
+    q = normal(2, 4, 150, head_dim, dtype=torch.bfloat16, device="cuda")
+    k = normal(2, 1, 190, head_dim, dtype=torch.bfloat16, device="cuda", seed=2)
+    check(tilefold.attention(q, k, k, window=(60, 9)), q, k, k, window=(60, 9))
+
+
+def test_cuda_tensors_without_cuda_in_the_build() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    if has_cuda_build():
+        pytest.skip("this build of tilefold has CUDA")
+    q = normal(1, 2, 6, 64, device="cuda")
+    with pytest.raises(RuntimeError, match="CUDA"):
+        tilefold.attention(q, q, q)
