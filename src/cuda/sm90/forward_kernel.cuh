@@ -13,6 +13,7 @@
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/warp.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/sm90/forward_config.h"
@@ -491,6 +492,7 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
       const int32_t slot = tile_slot(use);
       ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
       index = static_cast<int32_t>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));
+      ptx::sync_warp();  // all lanes have read the slot before one gives it back
       release(smem + kConfig.empty_tile(slot), lane);
     }
   }
