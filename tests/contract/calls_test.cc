@@ -77,7 +77,7 @@ class FuzzTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Shard, FuzzTest, ::testing::Range(0, 4));
 
 TEST_P(FuzzTest, RandomProblemsMatchTheReference) {
-  const int64_t count = environment_number("TILEFOLD_FUZZ_CASES", 400);
+  const int64_t count = environment_number("TILEFOLD_FUZZ_CASES", 240);
   const int64_t first = environment_number("TILEFOLD_FUZZ_SEED", 1);
   for (int64_t n = GetParam(); n < count; n += 4) {
     const Case c = reference::random_case(static_cast<uint64_t>(first + n));
