@@ -76,8 +76,7 @@ void for_each_piece(const HostTensorMap& map, uint32_t shared, const std::array<
     const bool inside = y >= 0 && y < map.dims[1] && at[2] >= 0 && at[2] < map.dims[2] &&
                         at[3] >= 0 && at[3] < map.dims[3];
     for (int offset = 0; offset < bytes; offset += 16) {
-      const uint32_t target =
-          swizzle(shared + static_cast<uint32_t>(row * bytes + offset), bytes == 128 ? 128 : 16);
+      const uint32_t target = swizzle(shared + static_cast<uint32_t>(row * bytes + offset), bytes);
       int valid = 0;  // bytes of this piece that the tensor has
       const int64_t x = int64_t{at[0]} + offset / map.strides[0];
       if (inside && x >= 0)

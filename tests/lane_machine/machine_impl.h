@@ -16,7 +16,7 @@
 namespace tilefold::lane_machine {
 
 constexpr int kNumBarriers = 16;
-constexpr uint32_t kCellBytes = 4;  // granularity of the shadow: no kernel access is narrower
+constexpr uint32_t kCellBytes = 2;  // granularity of the shadow: the narrowest access
 constexpr uint32_t kReadInFlight = 0xffffffffu;
 
 // A vector clock: entry l is the newest time of lane l whose accesses are known to lie in the past.
@@ -117,7 +117,7 @@ struct Warp {
 
 enum class CellState : uint8_t { kUnwritten, kWritten, kInFlight, kMbarrier };
 
-// What is known of four bytes of shared memory: the last write, and the last read by each warp
+// What is known of a cell of shared memory: the last write, and the last read by each warp
 // since.
 struct Cell {
   uint32_t time = 0;

@@ -48,7 +48,7 @@ Region* GlobalMemory::find(uintptr_t address, size_t bytes) {
 }
 
 void GlobalMemory::forget_writers() {
-  for (Region& region : regions_) region.writer.clear();
+  for (Region& region : regions_) region.writers.clear();
 }
 
 std::string GlobalMemory::describe(uintptr_t address) const {
@@ -103,20 +103,17 @@ bool Machine::check_global(const Lane& lane, SiteId site, const void* pointer, i
            "write to an input: global address " + memory.describe(address));
     return false;
   }
-  if (region->writer.empty()) region->writer.assign(region->bytes, 0);
+  if (region->writers.empty()) region->writers.resize(region->bytes);
   const uint32_t cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  const uint32_t id =
-      1 + cta * static_cast<uint32_t>(num_lanes()) + static_cast<uint32_t>(lane.index);
   for (size_t i = offset; i < end; ++i) {
-    if (region->writer[i] != 0 && region->writer[i] != id) {
-      const uint32_t other = region->writer[i] - 1;
+    Region::Writer& last = region->writers[i];
+    if (last.time != 0 && (last.cta != cta || !ordered(lane, last.lane, last.time))) {
       hazard(HazardKind::kWrongGlobalWrite, lane, site,
              "a second lane writes global address " + memory.describe(address) + "; CTA " +
-                 std::to_string(other / static_cast<uint32_t>(num_lanes())) + ", " +
-                 lane_name(static_cast<int>(other % static_cast<uint32_t>(num_lanes()))) +
-                 " wrote it before");
+                 std::to_string(last.cta) + ", " + lane_name(last.lane) +
+                 " wrote it, and nothing orders the two");
     }
-    region->writer[i] = id;
+    last = {cta, static_cast<uint16_t>(lane.index), warp_of(lane).now};
   }
   return true;
 }

@@ -101,8 +101,13 @@ struct Region {
   // One entry per byte: 0 = belongs to no tensor element (a gap between rows, say), touching it is
   // out of bounds. Empty: all of it belongs.
   std::vector<uint8_t> used;
-  std::vector<uint32_t>
-      writer;  // per byte, 1 + id of the lane that wrote it; filled by the machine
+  // Per byte, who wrote it when; filled by the machine.
+  struct Writer {
+    uint32_t cta = 0;
+    uint16_t lane = 0;
+    uint32_t time = 0;  // 0: nobody
+  };
+  std::vector<Writer> writers;
 };
 
 class GlobalMemory {
