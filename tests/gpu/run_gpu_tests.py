@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the device tests and keeps tests/gpu/record.json.
 
-Runs the test program in several processes at once (its cases are shared out among them), then a few of
+Runs the test program in several processes at once, a test on all rows of a dtype in each, then a few of
 its cases under compute-sanitizer where that is installed: memcheck on a small subset, racecheck on a
 smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
 row's sources and the tests it passed. Rows that did not run keep what the record says of them.
@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE))
 from kernel_digests import ROOT, row_digests  # noqa: E402
 
 # Tests that want most of the GPU's memory, and so run by themselves.
-LARGE = "*FarTest*:*OneQueryOnFourMillionKeys*"
+LARGE = ("FarTest", "OneQueryOnFourMillionKeys")
 SANITIZER_CASES = {
     "memcheck": "*LayoutTest.BasesOffByOneElement*:*LayoutTest.PaddedRowsAndNegativeStrides*:"
     "*MaskTest.BottomRightWithMoreQueriesThanKeys*:*LengthTest.NoKeys*:*ValuesTest.LogitsOfMinusInfinity*",
@@ -34,14 +34,20 @@ SANITIZER_CASES = {
 }
 
 
-def run_program(program, test_filter, shard, num_shards, timeout):
+def query(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def run_program(program, test_filter, timeout):
     """One process; returns (exit status, its JSON report or None, its output)."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        environment = dict(os.environ, GTEST_TOTAL_SHARDS=str(num_shards), GTEST_SHARD_INDEX=str(shard))
         command = [program, f"--gtest_filter={test_filter}", f"--gtest_output=json:{report}"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
             status, output = done.returncode, done.stdout + done.stderr
         except subprocess.TimeoutExpired as expired:
             status, output = 124, (expired.stdout or b"").decode(errors="replace")
@@ -59,39 +65,52 @@ def skip_reasons(output):
 
 
 def outcomes(report, output):
-    """(test, row, "passed" | "skipped" | "failed", first message) for every case of a report."""
+    """(test, row, "passed" | "skipped" | "failed", message, seconds) for every case of a report."""
     reasons = skip_reasons(output)
     for suite in report["testsuites"]:
         for case in suite["testsuite"]:
             name = f"{suite['name'].split('/', 1)[-1]}.{case['name'].split('/')[0]}"
             row = case["name"].split("/", 1)[1] if "/" in case["name"] else ""
+            time = float(case.get("time", "0s").rstrip("s"))
             if case.get("failures"):
-                yield name, row, "failed", case["failures"][0].get("failure", "")
+                yield name, row, "failed", case["failures"][0].get("failure", ""), time
             elif case.get("result") == "SKIPPED" or case.get("status") == "NOTRUN":
-                yield name, row, "skipped", reasons.get(f"{suite['name']}.{case['name']}", "")
+                yield name, row, "skipped", reasons.get(f"{suite['name']}.{case['name']}", ""), time
             else:
-                yield name, row, "passed", ""
+                yield name, row, "passed", "", time
+
+
+def groups_of(arguments):
+    """Filters that share out the cases: a test and a dtype each, so that reference results are reused."""
+    listed = query(arguments.program, "--gtest_list_tests", f"--gtest_filter={arguments.filter}")
+    groups, suite = {}, ""
+    for line in listed.splitlines():
+        if line.startswith(" "):
+            test, _, row = line.split("#")[0].strip().partition("/")
+            dtype = next((name for name in ("fp16", "bf16", "fp32") if name in row), "")
+            groups.setdefault((suite, test, dtype), []).append(f"{suite}{test}/{row}" if row else f"{suite}{test}")
+        elif line.split("#")[0].strip().endswith("."):
+            suite = line.split("#")[0].strip()
+    return [":".join(cases) for cases in groups.values()]
 
 
 def run_all(arguments):
-    """{row: {test: (outcome, message)}} and the processes that ended badly."""
-    rows, bad = {}, []
-    wanted = arguments.filter
-    passes = [(f"{wanted}-{LARGE}", arguments.jobs), (LARGE, 1)] if wanted == "*" else [(wanted, arguments.jobs)]
-    for test_filter, jobs in passes:
+    """{row: {test: (outcome, message)}}, {test: seconds}, and the processes that ended badly."""
+    rows, seconds, bad = {}, {}, []
+    groups = groups_of(arguments)
+    large = [group for group in groups if any(name in group for name in LARGE)]
+    for batch, jobs in (([g for g in groups if g not in large], arguments.jobs), (large, 2)):
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            runs = [
-                pool.submit(run_program, arguments.program, test_filter, shard, jobs, arguments.timeout)
-                for shard in range(jobs)
-            ]
-            for run in runs:
+            runs = [pool.submit(run_program, arguments.program, group, arguments.timeout) for group in batch]
+            for group, run in zip(batch, runs):
                 status, report, output = run.result()
                 if report is None:
-                    bad.append(f"exit status {status}: {output[-1500:]}")
+                    bad.append(f"exit status {status} ({group[:200]}): {output[-1500:]}")
                     continue
-                for test, row, outcome, message in outcomes(report, output):
+                for test, row, outcome, message, time in outcomes(report, output):
                     rows.setdefault(row, {})[test] = (outcome, message)
-    return rows, bad
+                    seconds[test] = seconds.get(test, 0.0) + time
+    return rows, seconds, bad
 
 
 def sanitize(arguments):
@@ -117,13 +136,6 @@ def sanitize(arguments):
         if not clean:
             print(done.stdout[-4000:], done.stderr[-1000:])
     return said
-
-
-def query(*command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    except OSError:
-        return ""
 
 
 def provenance(arguments):
@@ -186,15 +198,16 @@ def main():
     add("program", help="the built tilefold_gpu_tests")
     add("--record", type=pathlib.Path, default=HERE / "record.json", help="file to bring up to date")
     add("--commit", default="", help="commit to name in the record where there is no git")
-    add("--jobs", type=int, default=8, help="test processes at a time")
+    add("--jobs", type=int, default=min(12, os.cpu_count() or 1), help="test processes at a time")
     add("--filter", default="*", help="tests to run, as --gtest_filter takes them")
     add("--timeout", type=float, default=480, help="seconds that a process may take")
+    add("--times", action="store_true", help="print the tests that took longest")
     add("--no-sanitizer", action="store_true")
     add("--no-record", action="store_true", help="leave the record as it is")
     add("--sanitizer-timeout", type=float, default=120)
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
-    results, bad = run_all(arguments)
+    results, seconds, bad = run_all(arguments)
     counts = {"passed": 0, "skipped": 0, "failed": 0}
     for row, tests in sorted(results.items()):
         for test, (outcome, message) in sorted(tests.items()):
@@ -204,6 +217,9 @@ def main():
     for fault in bad:
         print(f"a test process died, {fault}")
     print(f"{counts['passed']} passed, {counts['skipped']} skipped, {counts['failed']} failed")
+    if arguments.times:
+        for test, time in sorted(seconds.items(), key=lambda item: -item[1])[:15]:
+            print(f"{time:7.1f} s  {test}")
     failed = bool(bad) or counts["failed"] > 0
     if counts["passed"] == 0:
         reasons = {message for tests in results.values() for _, message in tests.values() if message}
