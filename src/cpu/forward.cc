@@ -155,7 +155,7 @@ void force_target(int index) { forced_index.store(index, std::memory_order_relax
 tilefold_status forward(const ForwardProblem& problem) {
   const ForwardTarget& target = active_target();
   ForwardPlan plan = make_plan(target, problem, threads_wanted(problem));
-  const size_t scratch_bytes = target.layout(plan).bytes;
+  const size_t scratch_bytes = target.scratch_bytes(plan);
   const int64_t num_rows = plan.num_groups * plan.rows;
   if (plan.num_splits > 1) {
     const size_t bytes = sizeof(float) * num_rows * plan.num_splits * plan.partial_floats;

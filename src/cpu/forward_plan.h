@@ -11,6 +11,8 @@ namespace tilefold::cpu {
 // Keys of a K/V tile: a multiple of every kernel's key block.
 constexpr int64_t kMaxBlockN = 256;
 
+constexpr int64_t kScratchAlignment = 64;
+
 // A group is what shares K and V: one head, or all query heads of one K/V head where there are so
 // few queries that a tile holds several heads. Its rows are numbered head by head: row r is query
 // r % seqlen_q of head r / seqlen_q of the group.
@@ -78,27 +80,15 @@ inline KeyRange visible_keys(const ForwardProblem& problem, int64_t query) {
   return {begin > 0 ? begin : 0, end < problem.seqlen_k ? end : problem.seqlen_k};
 }
 
-// The bytes of scratch that one thread needs for a plan, and its parts (byte offsets).
-struct ScratchLayout {
-  size_t q = 0;     // query panels, transposed
-  size_t o = 0;     // output panels, transposed
-  size_t k = 0;     // key tile
-  size_t v = 0;     // value tile
-  size_t s = 0;     // scores of one panel, then probabilities
-  size_t rows = 0;  // per row: max, sum, first and last visible key
-  size_t line = 0;  // one row, to convert
-  size_t bytes = 0;
-};
-
 // What a SIMD target brings: its shape and its code.
 struct ForwardTarget {
   const char* name;
   int64_t lanes;
   int64_t panel_rows;  // rows that a micro-kernel works on
   bool (*supported)();
-  ScratchLayout (*layout)(const ForwardPlan& plan);
-  // Computes rows [m_block * block_m, ...) of a group over the keys of one split. `scratch` is
-  // 64-byte aligned.
+  // Bytes of scratch that a thread needs, aligned to kScratchAlignment.
+  int64_t (*scratch_bytes)(const ForwardPlan& plan);
+  // Computes rows [m_block * block_m, ...) of a group over the keys of one split.
   void (*run_item)(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t split,
                    std::byte* scratch);
 };
