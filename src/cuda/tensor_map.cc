@@ -47,6 +47,9 @@ bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason) {
     reason->set("%s: its dtype is float32; takes float16 and bfloat16", name);
     return false;
   }
+  if (operand.batch == 0 || operand.heads == 0 || operand.rows == 0 || operand.columns == 0) {
+    return true;  // nothing there that a map would have to address
+  }
   if (reinterpret_cast<uintptr_t>(operand.data) % kAlignmentBytes != 0) {
     reason->set("%s: its address is %p; takes a multiple of 16 bytes", name, operand.data);
     return false;
@@ -101,10 +104,14 @@ bool encode_tensor_map(const TensorMapOperand& operand, TensorMap* map, Reason* 
   const CUtensorMapDataType type = operand.dtype == DType::kFloat16
                                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(map), type, kRank, const_cast<void*>(operand.data), extents,
-      strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  // The swizzle spans a row of the box: 128 bytes, or 64 where boxes are that narrow.
+  const CUtensorMapSwizzle swizzle = operand.box_columns * element_bytes > 64
+                                         ? CU_TENSOR_MAP_SWIZZLE_128B
+                                         : CU_TENSOR_MAP_SWIZZLE_64B;
+  const CUresult result =
+      encode(reinterpret_cast<CUtensorMap*>(map), type, kRank, const_cast<void*>(operand.data),
+             extents, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     reason->set("%s: cuTensorMapEncodeTiled refused it (CUresult %d)", operand.name,
                 static_cast<int>(result));

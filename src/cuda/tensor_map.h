@@ -16,8 +16,8 @@ struct alignas(64) TensorMap {
 
 // A [batch, head, row, column] operand as TMA is to see it: dimensions {column, row, head, batch},
 // boxes of `box_rows` rows by `box_columns` columns of one head, written to shared memory with the
-// 128-byte swizzle (layout/hopper.h: swizzle128). Boxes may reach past the end of a row or a head:
-// loads fill with zeros there, stores leave it out.
+// 128-byte swizzle (layout/hopper.h: swizzle128), or the 64-byte one where a box is no wider. Boxes
+// may reach past the end of a row or a head: loads fill with zeros there, stores leave it out.
 struct TensorMapOperand {
   const char* name = "";  // in reasons: "q", "k", ...
   DType dtype = DType::kFloat16;
@@ -31,7 +31,8 @@ struct TensorMapOperand {
   int32_t box_columns = 64;  // at most 128 bytes
 };
 
-// Whether TMA can address the operand; if not, a reason that names the field. No device call.
+// Whether TMA can address the operand (one without elements: yes); if not, a reason that names the
+// field. No device call.
 bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason);
 
 // Encodes the operand's map. Needs tensor_map_takes(); no launch, no allocation, no

@@ -15,4 +15,8 @@ __device__ __forceinline__ uint32_t atomic_add_relaxed(uint32_t* address, uint32
   return before;
 }
 
+__device__ __forceinline__ void atomic_store_relaxed(uint32_t* address, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
 }  // namespace tilefold::ptx

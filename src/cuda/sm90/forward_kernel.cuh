@@ -9,6 +9,7 @@
 #include "cuda/ptx/atomic.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/global.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/stmatrix.cuh"
@@ -173,6 +174,7 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
 
     index += static_cast<int32_t>(gridDim.x);
     if constexpr (kConfig.masked) {
+      if (use == 0) ptx::wait_for_prior_grids();  // tile_counter.cu has set the counter to 0
       index = static_cast<int32_t>(gridDim.x + ptx::atomic_add_relaxed(params.tile_counter, 1));
     }
     if (!range.empty()) producer.load_k(range.end - 1, head_kv, batch);

@@ -74,8 +74,9 @@ struct RowRepair {
     return false;
   }
 
-  // O to `rO` (this lane's columns) and the LSE.
-  __device__ __forceinline__ float attend(const layout::Mask& mask, int32_t row,
+  // O to `rO` (this lane's columns) and the LSE. Where `lse_wanted` is false, stops as soon as no
+  // finite column is left.
+  __device__ __forceinline__ float attend(const layout::Mask& mask, int32_t row, bool lse_wanted,
                                           float (&rO)[kColumns]) const {
     const int32_t begin = mask.key_begin(row);
     const int32_t end = mask.key_end(row);
@@ -97,7 +98,7 @@ struct RowRepair {
         rO[i] = ptx::fma_rn(p, value(key, column), rO[i]);
         all_lost &= !is_finite(rO[i]);
       }
-      if (ptx::vote_all(all_lost)) break;
+      if (!lse_wanted && ptx::vote_all(all_lost)) break;
     }
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) rO[i] *= ptx::rcp_approx_ftz(row_sum);
@@ -169,7 +170,7 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
       }
     }
     float row_o[RowRepair<kConfig>::kColumns];
-    const float lse = repair.attend(mask, row, row_o);
+    const float lse = repair.attend(mask, row, row_large, row_o);
 #pragma unroll
     for (int i = 0; i < RowRepair<kConfig>::kColumns; ++i) {
       const int column = lane + 32 * i;
@@ -179,7 +180,7 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
                            static_cast<uint16_t>(packed));
       }
     }
-    if (params.lse != nullptr && lane == 0) {
+    if (row_large && params.lse != nullptr && lane == 0) {
       ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
                              head * params.lse_strides.head + row * params.lse_strides.row,
                          lse);

@@ -1,8 +1,325 @@
-// The sm90 rows of the kernel table.
+// The sm90 rows of the kernel table: which problems each takes, which it is the best for, and its
+// launch.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <vector>
+
 #include "core/kernel.h"
+#include "cuda/sm90/forward_config.h"
+#include "cuda/sm90/forward_params.h"
+#include "cuda/sm90/tile_counter.h"
+#include "cuda/tensor_map.h"
+#include "layout/hopper_schedule.h"
 
 namespace tilefold {
+namespace sm90 {
+namespace {
 
-std::span<const KernelRow> sm90_kernels() { return {}; }
+constexpr int32_t kComputeCapability = 90;
+constexpr int64_t kLongest = int64_t{1} << 29;  // rows or keys: sums of two fit int32_t
+constexpr int kDevicesRemembered = 64;
+constexpr float kLog2e = 1.4426950408889634f;
+
+// A row's kernel, and on which devices it has been given its shared memory.
+struct Row {
+  ForwardConfig config;
+  const void* kernel = nullptr;
+  mutable std::atomic<uint64_t> prepared{0};
+};
+
+const Row& row_of(const KernelRow& row) { return *static_cast<const Row*>(row.backend_data); }
+
+constexpr int kCompiledHeadDims[] = {TILEFOLD_COMPILED_HEAD_DIMS};
+constexpr bool compiled(int head_dim) {
+  for (const int d : kCompiledHeadDims) {
+    if (d == head_dim) return true;
+  }
+  return false;
+}
+
+// ---- eligibility
+
+// Whether scores can be scaled inside the exponent: a positive factor, neither tiny nor huge.
+bool scale_is_plain(float scale) {
+  const float scale_log2 = scale * kLog2e;
+  return scale_log2 >= std::numeric_limits<float>::min() &&
+         scale_log2 <= std::numeric_limits<float>::max();
+}
+
+struct Operands {
+  TensorMapOperand q, k, v, o;
+};
+
+Operands operands_of(const ForwardConfig& config, const ForwardProblem& p) {
+  Operands all;
+  all.q = {"q",         p.dtype,    p.q,        p.q_strides,   p.batch,
+           p.num_heads, p.seqlen_q, p.head_dim, kWarpgroupRows};
+  all.k = {"k",        p.dtype,    p.k,           p.k_strides, p.batch, p.num_heads_kv,
+           p.seqlen_k, p.head_dim, config.block_n};
+  all.v = {"v",        p.dtype,      p.v,           p.v_strides, p.batch, p.num_heads_kv,
+           p.seqlen_k, p.head_dim_v, config.block_n};
+  all.o = {"o",         p.dtype,    p.o,          p.o_strides,   p.batch,
+           p.num_heads, p.seqlen_q, p.head_dim_v, kWarpgroupRows};
+  return all;
+}
+
+int64_t num_m_blocks(const ForwardConfig& config, const ForwardProblem& problem) {
+  return (problem.seqlen_q + config.block_m() - 1) / config.block_m();
+}
+
+bool takes(const ForwardConfig& config, const ForwardProblem& problem,
+           const DeviceProperties& device, Reason* reason) {
+  if (device.compute_capability != kComputeCapability) {
+    reason->set("the device's compute capability is %d.%d; takes 9.0",
+                device.compute_capability / 10, device.compute_capability % 10);
+    return false;
+  }
+  if (problem.dtype != config.dtype) {
+    reason->set("the dtype is %s; takes %s", dtype_name(problem.dtype), dtype_name(config.dtype));
+    return false;
+  }
+  if (problem.head_dim > config.head_dim) {
+    reason->set("D is %" PRId64 "; takes up to %d", problem.head_dim, config.head_dim);
+    return false;
+  }
+  if (problem.head_dim_v > config.dim_v()) {
+    reason->set("Dv is %" PRId64 "; takes up to %d", problem.head_dim_v, config.dim_v());
+    return false;
+  }
+  if (!config.masked && (problem.masks_left() || problem.masks_right())) {
+    reason->set("there is a mask; takes none (the masked rows take any)");
+    return false;
+  }
+  if (!config.masked && !scale_is_plain(problem.scale)) {
+    reason->set("the scale is %g; takes ordinary positive ones (the masked rows take any)",
+                static_cast<double>(problem.scale));
+    return false;
+  }
+  if (problem.seqlen_q > kLongest || problem.seqlen_k > kLongest) {
+    reason->set("Nq is %" PRId64 " and Nk is %" PRId64 "; takes up to 2^29", problem.seqlen_q,
+                problem.seqlen_k);
+    return false;
+  }
+  constexpr int64_t kMostTiles = int64_t{1} << 30;
+  if (problem.batch * problem.num_heads > kMostTiles ||
+      problem.batch * problem.num_heads * num_m_blocks(config, problem) > kMostTiles) {
+    reason->set("there are more than 2^30 tiles (batch %" PRId64 ", heads %" PRId64 ", Nq %" PRId64
+                "); takes fewer",
+                problem.batch, problem.num_heads, problem.seqlen_q);
+    return false;
+  }
+  const Operands operands = operands_of(config, problem);
+  return tensor_map_takes(operands.q, reason) && tensor_map_takes(operands.k, reason) &&
+         tensor_map_takes(operands.v, reason) && tensor_map_takes(operands.o, reason);
+}
+
+// ---- choice
+
+// Above every sm80 row, and among the sm90 rows: the tightest head dims first, then what is
+// measured for the length, then the kernel without masks.
+constexpr int kBase = 200;
+constexpr int kFitWeight = 8;  // columns of padding that cost one point
+constexpr int kLengthBonus = 4;
+constexpr int kUnmaskedBonus = 2;
+
+// PERF: the tile that was fastest on an H200 at this length (docs/hopper.md): short sequences want
+// small row tiles, long ones three warpgroups' rows to each block of K and V.
+bool is_measured_best(const ForwardConfig& config, const ForwardProblem& problem) {
+  const bool masked = problem.masks_left() || problem.masks_right();
+  const int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
+  if (config.head_dim == 64) {
+    const bool small_tile = longest <= (masked ? 4096 : 1024);
+    return small_tile == (config.block_n == 64);
+  }
+  if (config.head_dim == 128) {
+    const bool small_tile = longest <= (masked ? 4096 : 2048);
+    return small_tile == (config.warpgroups == 2);
+  }
+  return true;
+}
+
+int preference(const KernelRow& row, const ForwardProblem& problem, const DeviceProperties& device,
+               Reason* reason) {
+  const ForwardConfig& config = row_of(row).config;
+  if (!takes(config, problem, device, reason)) return 0;
+  const int padding = (2 * kMaxHeadDim - config.head_dim - config.dim_v()) / kFitWeight;
+  return kBase + padding + (is_measured_best(config, problem) ? kLengthBonus : 0) +
+         (config.masked ? 0 : kUnmaskedBonus);
+}
+
+// ---- launch
+
+size_t workspace_bytes(const KernelRow& row, const ForwardProblem& problem,
+                       const DeviceProperties&) {
+  return row_of(row).config.masked && !problem.writes_nothing() ? sizeof(uint32_t) : 0;
+}
+
+// Once per row and device; may be repeated.
+cudaError_t prepare(const Row& row, int32_t device) {
+  const uint64_t bit = device < kDevicesRemembered ? uint64_t{1} << device : 0;
+  if ((row.prepared.load(std::memory_order_acquire) & bit) != 0) return cudaSuccess;
+  const cudaError_t error = cudaFuncSetAttribute(
+      row.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, row.config.smem_bytes());
+  if (error == cudaSuccess) row.prepared.fetch_or(bit, std::memory_order_release);
+  return error;
+}
+
+ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& problem,
+                        void* workspace) {
+  ForwardParams p{};
+  p.num_heads = static_cast<int32_t>(problem.num_heads);
+  p.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  p.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
+  p.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
+  p.num_m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
+  p.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  p.num_tiles = p.num_batch_heads * p.num_m_blocks;
+  p.section_heads = layout::heads_per_section(p.num_batch_heads);
+  p.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
+  p.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
+  p.apply_factor = !scale_is_plain(problem.scale);
+  p.score_factor = p.apply_factor ? problem.scale : 1.0f;
+  p.scale_log2 = p.apply_factor ? kLog2e : problem.scale * kLog2e;
+  p.empty_row_lse = problem.empty_row_lse;
+  p.lse = problem.lse;
+  p.lse_strides = problem.lse_strides;
+  p.tile_counter = static_cast<uint32_t*>(workspace);
+  p.q = problem.q;
+  p.k = problem.k;
+  p.v = problem.v;
+  p.q_strides = problem.q_strides;
+  p.k_strides = problem.k_strides;
+  p.v_strides = problem.v_strides;
+  p.head_dim = static_cast<int32_t>(problem.head_dim);
+  p.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
+  return p;
+}
+
+cudaError_t reset_tile_counter(uint32_t* counter, cudaStream_t stream) {
+  cudaLaunchConfig_t launch_config{};
+  launch_config.gridDim = dim3(1);
+  launch_config.blockDim = dim3(1);
+  launch_config.stream = stream;
+  void* arguments[] = {&counter};
+  return cudaLaunchKernelExC(&launch_config, reset_tile_counter_kernel(), arguments);
+}
+
+tilefold_status fail_cuda(const KernelRow& row, cudaError_t error) {
+  cudaGetLastError();  // ours, and reported here
+  return fail(TILEFOLD_ERROR_CUDA, "kernel '%s' could not be launched: %s", row.name,
+              cudaGetErrorString(error));
+}
+
+tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& problem,
+                       const DeviceProperties& device, void* workspace, void* stream) {
+  const Row& row = row_of(kernel_row);
+  const ForwardConfig& config = row.config;
+  if (const cudaError_t error = prepare(row, device.id)) return fail_cuda(kernel_row, error);
+
+  ForwardParams params = params_of(config, problem, workspace);
+  const Operands operands = operands_of(config, problem);
+  Reason reason;
+  bool encoded = encode_tensor_map(operands.q, &params.map_q, &reason) &&
+                 encode_tensor_map(operands.o, &params.map_o, &reason);
+  if (problem.seqlen_k > 0) {
+    encoded = encoded && encode_tensor_map(operands.k, &params.map_k, &reason) &&
+              encode_tensor_map(operands.v, &params.map_v, &reason);
+  } else {
+    params.map_k = params.map_v = params.map_q;  // prefetched, not used
+  }
+  if (!encoded) {
+    return fail(TILEFOLD_ERROR_CUDA, "kernel '%s' could not be launched: %s", kernel_row.name,
+                reason.text);
+  }
+
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  cudaLaunchConfig_t launch_config{};
+  launch_config.gridDim =
+      dim3(static_cast<unsigned>(std::min(params.num_tiles, device.num_multiprocessors)));
+  launch_config.blockDim = dim3(static_cast<unsigned>(config.threads()));
+  launch_config.dynamicSmemBytes = static_cast<size_t>(config.smem_bytes());
+  launch_config.stream = cuda_stream;
+  cudaLaunchAttribute attribute{};
+  if (config.masked) {
+    if (const cudaError_t error = reset_tile_counter(params.tile_counter, cuda_stream)) {
+      return fail_cuda(kernel_row, error);
+    }
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    launch_config.attrs = &attribute;
+    launch_config.numAttrs = 1;
+  }
+  void* arguments[] = {&params};
+  if (const cudaError_t error = cudaLaunchKernelExC(&launch_config, row.kernel, arguments)) {
+    return fail_cuda(kernel_row, error);
+  }
+  return TILEFOLD_OK;
+}
+
+// ---- table
+
+struct Table {
+  std::deque<Row> rows;  // stay where they are
+  std::vector<KernelRow> kernels;
+
+  void add(const char* name, const ForwardConfig& config, const void* kernel) {
+    Row& row = rows.emplace_back();
+    row.config = config;
+    row.kernel = kernel;
+    KernelRow& entry = kernels.emplace_back();
+    std::snprintf(entry.name, sizeof(entry.name), "%s", name);
+    entry.backend = "sm90";
+    entry.dtypes = dtype_name(config.dtype);
+    entry.head_dim = config.head_dim;
+    entry.head_dim_v = config.dim_v();
+    entry.block_m = config.block_m();
+    entry.block_n = config.block_n;
+    entry.num_stages = config.stages;
+    entry.num_threads = config.threads();
+    entry.shared_memory_bytes = config.smem_bytes();
+    entry.preference = &preference;
+    entry.workspace_bytes = &workspace_bytes;
+    entry.launch = &launch;
+    entry.backend_data = &row;
+  }
+};
+
+}  // namespace
+
+#define TILEFOLD_SM80_ROW(name, ...)
+#define TILEFOLD_SM90_ROW(name, ...) const void* name##_kernel();
+#include "cuda/kernels.def"
+#undef TILEFOLD_SM90_ROW
+
+namespace {
+
+const Table& table() {
+  static const Table all = [] {
+    Table result;
+#define TILEFOLD_SM90_ROW(name, ...)                                \
+  if constexpr (compiled(ForwardConfig{__VA_ARGS__}.head_dim)) {    \
+    static_assert(ForwardConfig{__VA_ARGS__}.valid());              \
+    result.add(#name, ForwardConfig{__VA_ARGS__}, name##_kernel()); \
+  }
+#include "cuda/kernels.def"
+#undef TILEFOLD_SM90_ROW
+    return result;
+  }();
+  return all;
+}
+
+}  // namespace
+#undef TILEFOLD_SM80_ROW
+}  // namespace sm90
+
+std::span<const KernelRow> sm90_kernels() { return sm90::table().kernels; }
 
 }  // namespace tilefold

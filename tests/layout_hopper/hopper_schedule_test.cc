@@ -1,0 +1,59 @@
+// The orders of the persistent grid: every tile once, the longest first, K and V shared.
+#include "layout/hopper_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+
+namespace tilefold::layout {
+namespace {
+
+TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
+  for (const int m_blocks : {1, 2, 7, 32}) {
+    for (const int heads : {1, 3, 64}) {
+      std::set<std::pair<int, int>> seen;
+      for (int i = 0; i < m_blocks * heads; ++i) {
+        const TileCoord tile = tile_in_head_order(i, m_blocks);
+        ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
+        ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
+        seen.insert({tile.m_block, tile.batch_head});
+      }
+      EXPECT_EQ(seen.size(), static_cast<size_t>(m_blocks * heads));
+    }
+  }
+}
+
+TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
+  for (const int m_blocks : {1, 2, 7, 32}) {
+    for (const int heads : {1, 5, 16, 17, 31, 32, 33, 64, 100}) {
+      std::set<std::pair<int, int>> seen;
+      for (int i = 0; i < m_blocks * heads; ++i) {
+        const TileCoord tile = tile_longest_first(i, m_blocks, heads, heads_per_section(heads));
+        ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
+        ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
+        seen.insert({tile.m_block, tile.batch_head});
+      }
+      EXPECT_EQ(seen.size(), static_cast<size_t>(m_blocks * heads));
+    }
+  }
+}
+
+TEST(HopperScheduleTest, RowBlocksDescendWithinASection) {
+  constexpr int kMBlocks = 9;
+  constexpr int kHeads = 70;
+  constexpr int kSection = heads_per_section(kHeads);
+  for (int i = 1; i < kMBlocks * kHeads; ++i) {
+    const TileCoord before = tile_longest_first(i - 1, kMBlocks, kHeads, kSection);
+    const TileCoord tile = tile_longest_first(i, kMBlocks, kHeads, kSection);
+    if (before.batch_head / kSection == tile.batch_head / kSection) {
+      EXPECT_LE(tile.m_block, before.m_block);
+    } else {
+      EXPECT_EQ(tile.batch_head, before.batch_head / kSection * kSection + kSection);
+      EXPECT_EQ(tile.m_block, kMBlocks - 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilefold::layout
