@@ -13,9 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 KERNEL_TABLE = SOURCE / "cuda" / "kernels.def"
 
-# The rows that no line of kernels.def names: all are compiled in one translation unit.
-GENERIC_SOURCE = SOURCE / "cuda" / "generic" / "forward.cu"
-GENERIC_ROWS = ("generic_fp32", "generic_fp16", "generic_bf16")
+# The rows that no line of kernels.def names, and their translation units.
+GENERIC_ROWS = {
+    f"generic_{dtype}": SOURCE / "cuda" / "generic" / f"forward_{dtype}.cu" for dtype in ("fp32", "fp16", "bf16")
+}
 
 _TOKENS = re.compile(
     r"""//[^\n]*            # a line comment
@@ -80,8 +81,8 @@ def row_digests():
         digest = families[family].copy()
         digest.update(normalised(line).encode())
         digests[name] = digest.hexdigest()
-    generic = family_digest(GENERIC_SOURCE).hexdigest()
-    digests.update(dict.fromkeys(GENERIC_ROWS, generic))
+    for name, path in GENERIC_ROWS.items():
+        digests[name] = family_digest(path).hexdigest()
     return digests
 
 

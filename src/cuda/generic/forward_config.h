@@ -9,6 +9,7 @@ namespace tilefold::generic {
 struct ForwardConfig {
   DType dtype = DType::kFloat32;
   int rows_per_thread = 4;  // 4 serves long queries; 1 wastes less of a tile on a handful of rows
+  int slab = 128;           // columns of O that a CTA owns
 
   // Threads form a 16 x 16 square: threadIdx.x / 16 picks the rows, threadIdx.x % 16 the columns.
   static constexpr int kThreadRows = 16;
@@ -16,7 +17,6 @@ struct ForwardConfig {
   static constexpr int kThreads = kThreadRows * kThreadColumns;
   static constexpr int kMinCtas = 2;  // of a multiprocessor: caps a thread at 128 registers
   static constexpr int kBlockN = 64;  // keys of a tile (the papers' Bc)
-  static constexpr int kSlab = 128;   // columns of O that a CTA owns
   static constexpr int kChunk = 32;   // head-dim columns (QK) or keys (PV) in shared memory at once
   static constexpr int kVector = 4;   // floats of a 16-byte shared-memory access
 
@@ -25,9 +25,11 @@ struct ForwardConfig {
   TILEFOLD_HOST_DEVICE constexpr int q_pitch() const { return block_m() + kVector; }
   static constexpr int kKPitch = kBlockN + kVector;
 
+  TILEFOLD_HOST_DEVICE constexpr int outputs_per_thread() const { return slab / kThreadColumns; }
+
   TILEFOLD_HOST_DEVICE constexpr int operand_floats() const {
     const int qk = kChunk * (q_pitch() + kKPitch);
-    const int v = kChunk * kSlab;
+    const int v = kChunk * slab;
     return qk > v ? qk : v;
   }
   TILEFOLD_HOST_DEVICE constexpr int probability_floats() const { return kBlockN * q_pitch(); }
@@ -36,7 +38,8 @@ struct ForwardConfig {
   }
   // 48 KiB are had without opting in, on every GPU.
   TILEFOLD_HOST_DEVICE constexpr bool valid() const {
-    return (rows_per_thread == 1 || rows_per_thread == kVector) && smem_bytes() <= 48 * 1024;
+    return (rows_per_thread == 1 || rows_per_thread == kVector) &&
+           slab % (kVector * kThreadColumns) == 0 && smem_bytes() <= 48 * 1024;
   }
 };
 

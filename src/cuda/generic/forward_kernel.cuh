@@ -1,6 +1,6 @@
 // The plain CUDA forward kernel: CUDA cores only, any head dim, stride and alignment.
 //
-// A CTA owns kBlockM query rows of one head and one slab of kSlab columns of O. Scores are a
+// A CTA owns kBlockM query rows of one head and one slab of columns of O. Scores are a
 // blocked matrix product over chunks of the head dim, so D is unbounded; Dv is unbounded because
 // each slab of columns is a CTA of its own, which computes the scores again (they come out bit for
 // bit the same).
@@ -26,10 +26,11 @@ struct ForwardGrid {
   int64_t num_tiles;  // over the whole problem; a CTA takes blockIdx.x, + gridDim.x, ...
 };
 
-TILEFOLD_HOST_DEVICE inline ForwardGrid forward_grid(const ForwardProblem& problem, int block_m) {
+TILEFOLD_HOST_DEVICE inline ForwardGrid forward_grid(const ForwardProblem& problem, int block_m,
+                                                     int slab) {
   ForwardGrid grid;
   grid.num_m_blocks = (problem.seqlen_q + block_m - 1) / block_m;
-  grid.num_slabs = (problem.head_dim_v + ForwardConfig::kSlab - 1) / ForwardConfig::kSlab;
+  grid.num_slabs = (problem.head_dim_v + slab - 1) / slab;
   grid.num_tiles = grid.num_m_blocks * grid.num_slabs * problem.num_heads * problem.batch;
   return grid;
 }
@@ -184,7 +185,7 @@ template <ForwardConfig kConfig, bool kMasked>
 __device__ __forceinline__ void accumulate_output(
     const float* sP, const float* sV, int num_keys, int first_key,
     const VisibleKeys<kConfig.rows_per_thread>& visible,
-    float (&rO)[kConfig.rows_per_thread][ForwardConfig::kSlab / ForwardConfig::kThreadColumns]) {
+    float (&rO)[kConfig.rows_per_thread][kConfig.outputs_per_thread()]) {
   constexpr int kRows = kConfig.rows_per_thread;
   constexpr int kVector = ForwardConfig::kVector;
   constexpr int kStep = kVector * ForwardConfig::kThreadColumns;
@@ -199,9 +200,9 @@ __device__ __forceinline__ void accumulate_output(
       seen[r] = !kMasked || visible.sees(r, first_key + key);
     }
 #pragma unroll
-    for (int part = 0; part < ForwardConfig::kSlab / kStep; ++part) {
-      const auto v = load_pack<kVector>(sV + key * ForwardConfig::kSlab + part * kStep +
-                                        thread_column * kVector);
+    for (int part = 0; part < kConfig.slab / kStep; ++part) {
+      const auto v =
+          load_pack<kVector>(sV + key * kConfig.slab + part * kStep + thread_column * kVector);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -222,7 +223,7 @@ __device__ __forceinline__ void forward_tile(const ForwardProblem& problem, int6
   constexpr int kRows = kConfig.rows_per_thread;
   constexpr int kVector = ForwardConfig::kVector;
   constexpr int kBlockN = ForwardConfig::kBlockN;
-  constexpr int kOutputs = ForwardConfig::kSlab / ForwardConfig::kThreadColumns;
+  constexpr int kOutputs = kConfig.outputs_per_thread();
   const int thread_row = threadIdx.x / ForwardConfig::kThreadColumns;
   const int thread_column = threadIdx.x % ForwardConfig::kThreadColumns;
 
@@ -287,8 +288,8 @@ __device__ __forceinline__ void forward_tile(const ForwardProblem& problem, int6
     for (int start = 0; start < kBlockN && n_start + start < problem.seqlen_k;
          start += ForwardConfig::kChunk) {
       ptx::barrier_sync_cta();  // the readers of what sV's place held are done; sP is written
-      load_tile<kConfig.dtype, ForwardConfig::kChunk, ForwardConfig::kSlab, ForwardConfig::kSlab,
-                false>(gV, n_start + start, slab_start, problem.seqlen_k, problem.head_dim_v, sV);
+      load_tile<kConfig.dtype, ForwardConfig::kChunk, kConfig.slab, kConfig.slab, false>(
+          gV, n_start + start, slab_start, problem.seqlen_k, problem.head_dim_v, sV);
       ptx::barrier_sync_cta();  // sV is written
       const int64_t left = problem.seqlen_k - n_start - start;
       const int count =
@@ -336,13 +337,14 @@ __device__ __forceinline__ void forward_tile(const ForwardProblem& problem, int6
 
 // nvcc 13.0 cannot name a class-type template argument of a __global__ function in its host stub,
 // so the configuration's members stand here one by one.
-template <DType kDType, int kRowsPerThread>
+template <DType kDType, int kRowsPerThread, int kSlab>
 __global__ __launch_bounds__(ForwardConfig::kThreads, ForwardConfig::kMinCtas) void forward_kernel(
     const __grid_constant__ ForwardProblem problem) {
-  constexpr ForwardConfig kConfig{.dtype = kDType, .rows_per_thread = kRowsPerThread};
+  constexpr ForwardConfig kConfig{
+      .dtype = kDType, .rows_per_thread = kRowsPerThread, .slab = kSlab};
   static_assert(kConfig.valid());
   float* const smem = reinterpret_cast<float*>(ptx::dynamic_shared_memory());
-  const ForwardGrid grid = forward_grid(problem, kConfig.block_m());
+  const ForwardGrid grid = forward_grid(problem, kConfig.block_m(), kSlab);
   for (int64_t tile = blockIdx.x; tile < grid.num_tiles; tile += gridDim.x) {
     // Slabs of the same rows are neighbours: they read the same Q and K. Row tiles go from the last
     // to the first, because causal rows near the end have the most to do.
@@ -350,8 +352,8 @@ __global__ __launch_bounds__(ForwardConfig::kThreads, ForwardConfig::kMinCtas) v
     const int64_t head = tile / grid.num_slabs % (problem.num_heads * problem.batch);
     const int64_t m_block = tile / grid.num_slabs / (problem.num_heads * problem.batch);
     forward_tile<kConfig>(problem, head / problem.num_heads, head % problem.num_heads,
-                          (grid.num_m_blocks - 1 - m_block) * kConfig.block_m(),
-                          slab * ForwardConfig::kSlab, smem);
+                          (grid.num_m_blocks - 1 - m_block) * kConfig.block_m(), slab * kSlab,
+                          smem);
   }
 }
 
