@@ -4,6 +4,7 @@
 
 #include "forward.h"
 #include "jax_ffi.h"
+#include "layouts.h"
 
 namespace nb = nanobind;
 using namespace tilefold::python;
@@ -120,5 +121,6 @@ NB_MODULE(_core, m) {
     handlers["CUDA"] = nb::capsule(reinterpret_cast<void*>(&attention_handler_cuda));
     return handlers;
   });
+  add_layouts(m);
   m.attr("has_cuda") = bool(TILEFOLD_PYTHON_WITH_CUDA);
 }
