@@ -21,9 +21,10 @@ struct Memory {
   static constexpr int kQ = 0;
   static constexpr int kK = kQ + kRoundM * kHeadDim * 2;
   static constexpr int kV = kK + kRoundN<kHeadDim> * kHeadDim * 2;
-  static constexpr int kPartial = kV + kRoundN<kHeadDim> * kHeadDim * 2;   // [warp, row, column]
-  static constexpr int kMax = kPartial + kWarps * kRoundM * kHeadDim * 4;  // [warp, row]
-  static constexpr int kSum = kMax + kWarps * kRoundM * 4;                 // [warp, row]
+  static constexpr int kPartial = kV + kRoundN<kHeadDim> * kHeadDim * 2;  // [warp, row, column]
+  static constexpr int kPartialPitch = kHeadDim + 8;  // keeps the rows of a fragment in other banks
+  static constexpr int kMax = kPartial + kWarps * kRoundM * kPartialPitch * 4;  // [warp, row]
+  static constexpr int kSum = kMax + kWarps * kRoundM * 4;                      // [warp, row]
   static constexpr int kBytes = kSum + kWarps * kRoundM * 4;
 };
 
@@ -115,10 +116,11 @@ __global__ __launch_bounds__(kThreads) void flash1_kernel(const __grid_constant_
 #pragma unroll
         for (int n = 0; n < kHeadDim / 8; ++n) {
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const int row = 16 * m + r / 2 * 8 + lane / 4;
-            partial[(warp * kRoundM + row) * kHeadDim + 8 * n + 2 * (lane % 4) + r % 2] =
-                rO[m][n][r];
+          for (int half = 0; half < 2; ++half) {
+            const int row = 16 * m + 8 * half + lane / 4;
+            *reinterpret_cast<float2*>(partial + (warp * kRoundM + row) * Smem::kPartialPitch +
+                                       8 * n + 2 * (lane % 4)) =
+                make_float2(rO[m][n][2 * half], rO[m][n][2 * half + 1]);
           }
         }
       }
@@ -144,17 +146,19 @@ __global__ __launch_bounds__(kThreads) void flash1_kernel(const __grid_constant_
       const float inverse = 1.0f / new_sum;
       for (int column = 2 * (threadIdx.x % kThreadsPerRow); column < kHeadDim;
            column += 2 * kThreadsPerRow) {
-        float value[2];
+        float2 sum = make_float2(0.0f, 0.0f);
 #pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float sum = 0.0f;
-#pragma unroll
-          for (int w = 0; w < kWarps; ++w) {
-            sum += partial[(w * kRoundM + row) * kHeadDim + column + c];
-          }
-          const float old = first_round ? 0.0f : gO[at * kHeadDim + column + c];
-          value[c] = (old_weight * old + tile_weight * sum) * inverse;
+        for (int w = 0; w < kWarps; ++w) {
+          const float2 part = *reinterpret_cast<const float2*>(
+              partial + (w * kRoundM + row) * Smem::kPartialPitch + column);
+          sum.x += part.x;
+          sum.y += part.y;
         }
+        const float2 old = first_round
+                               ? make_float2(0.0f, 0.0f)
+                               : *reinterpret_cast<const float2*>(gO + at * kHeadDim + column);
+        const float value[2] = {(old_weight * old.x + tile_weight * sum.x) * inverse,
+                                (old_weight * old.y + tile_weight * sum.y) * inverse};
         if (last_round) {
           *reinterpret_cast<uint32_t*>(problem.o + (head_rows + at) * kHeadDim + column) =
               ptx::cvt_f16x2(value[0], value[1]);

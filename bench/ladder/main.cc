@@ -114,7 +114,8 @@ struct Data {
     double norm = 0;
     std::vector<double> p(n);
     for (int sample = 0; sample < kSamples; ++sample) {
-      const size_t row = num_elements() / d / kSamples * sample + sample * 37 % n;
+      const size_t num_rows = num_elements() / d;
+      const size_t row = (num_rows / kSamples * sample + sample * 37 % n) % num_rows;
       const size_t head = row / n;
       double largest = -1e300;
       for (int j = 0; j < n; ++j) {
@@ -279,6 +280,7 @@ void print_table(const Problem& problem, std::vector<Entry>& entries) {
                 ms, flops / ms * 1e-9, worth, entry.error);
     before = ms;
   }
+  std::fflush(stdout);
 }
 
 // False if a rung is wrong.
