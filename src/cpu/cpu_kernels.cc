@@ -36,7 +36,7 @@ const DeviceProperties& cpu_device() {
     p.l2_bytes = processor.last_level_bytes;
     p.usable = true;
     std::snprintf(p.name, sizeof(p.name), "%s", processor.name);
-    std::snprintf(p.note, sizeof(p.note), "%s", cpu::active_target().name);
+    std::snprintf(p.note, sizeof(p.note), "%s", cpu::targets_in_use());
     return p;
   }();
   return properties;

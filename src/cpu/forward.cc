@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
+#include <string>
 
 #include "cpu/convert.h"
 #include "cpu/processor.h"
@@ -15,16 +15,7 @@
 namespace tilefold::cpu {
 namespace {
 
-std::atomic<int> forced_index{-1};
-
-int best_index() {
-  static const int index = [] {
-    int i = 0;
-    while (i + 1 < num_forward_targets() && !forward_target(i).supported()) ++i;
-    return i;
-  }();
-  return index;
-}
+std::atomic<const ForwardTarget*> forced_target{nullptr};
 
 // One per thread; OpenMP keeps its threads, so these live from call to call.
 thread_local ScratchBuffer thread_scratch;
@@ -75,17 +66,11 @@ void choose_splits(const ForwardTarget& target, ForwardPlan* plan) {
   plan->num_splits = ceil_div(p.seqlen_k, plan->split_keys);
 }
 
-ForwardPlan make_plan(const ForwardTarget& target, const ForwardProblem& p, int num_threads) {
+// Everything of a plan that does not depend on the target.
+ForwardPlan start_plan(const ForwardProblem& p) {
   ForwardPlan plan;
   plan.problem = &p;
-  const bool share = p.heads_per_group() > 1 && p.seqlen_q < 2 * target.panel_rows;
-  plan.heads_of_group = share ? p.heads_per_group() : 1;
-  plan.num_groups = p.batch * (p.num_heads / plan.heads_of_group);
-  plan.rows = plan.heads_of_group * p.seqlen_q;
-  choose_splits(target, &plan);
-  choose_tiles(target, num_threads, &plan);
   plan.partial_floats = p.head_dim_v + 2;
-
   constexpr double kLog2E = 1.44269504088896340736;
   plan.scale_1 = static_cast<float>(p.scale * kLog2E);
   plan.scale_2 = 1.0f;
@@ -94,6 +79,26 @@ ForwardPlan make_plan(const ForwardTarget& target, const ForwardProblem& p, int 
     plan.scale_2 = static_cast<float>(kLog2E);
   }
   return plan;
+}
+
+void finish_plan(const ForwardTarget& target, int num_threads, ForwardPlan* plan) {
+  const ForwardProblem& p = *plan->problem;
+  const bool share = p.heads_per_group() > 1 && p.seqlen_q < 2 * target.panel_rows;
+  plan->heads_of_group = share ? p.heads_per_group() : 1;
+  plan->num_groups = p.batch * (p.num_heads / plan->heads_of_group);
+  plan->rows = plan->heads_of_group * p.seqlen_q;
+  choose_splits(target, plan);
+  choose_tiles(target, num_threads, plan);
+}
+
+const ForwardTarget& target_for(const ForwardPlan& plan) {
+  if (const ForwardTarget* forced = forced_target.load(std::memory_order_relaxed)) return *forced;
+  int index = 0;
+  while (index + 1 < num_forward_targets() &&
+         !(forward_target(index).supported() && forward_target(index).serves(plan))) {
+    ++index;
+  }
+  return forward_target(index);
 }
 
 void store_number(void* base, DType dtype, int64_t at, float value) {
@@ -145,16 +150,31 @@ int threads_wanted(const ForwardProblem& p) {
 
 }  // namespace
 
-const ForwardTarget& active_target() {
-  const int forced = forced_index.load(std::memory_order_relaxed);
-  return forward_target(forced >= 0 ? forced : best_index());
+const ForwardTarget& general_target() {
+  ForwardProblem problem;  // float32
+  return target_for(start_plan(problem));
 }
 
-void force_target(int index) { forced_index.store(index, std::memory_order_relaxed); }
+const char* targets_in_use() {
+  static const std::string text = [] {
+    std::string names = general_target().name;
+    ForwardProblem problem;
+    problem.dtype = DType::kBFloat16;
+    const ForwardTarget& half = target_for(start_plan(problem));
+    if (&half != &general_target()) names += std::string(", ") + half.name + " for 16-bit inputs";
+    return names;
+  }();
+  return text.c_str();
+}
+
+void force_target(const ForwardTarget* target) {
+  forced_target.store(target, std::memory_order_relaxed);
+}
 
 tilefold_status forward(const ForwardProblem& problem) {
-  const ForwardTarget& target = active_target();
-  ForwardPlan plan = make_plan(target, problem, threads_wanted(problem));
+  ForwardPlan plan = start_plan(problem);
+  const ForwardTarget& target = target_for(plan);
+  finish_plan(target, threads_wanted(problem), &plan);
   const size_t scratch_bytes = target.scratch_bytes(plan);
   const int64_t num_rows = plan.num_groups * plan.rows;
   if (plan.num_splits > 1) {

@@ -7,11 +7,15 @@
 
 namespace tilefold::cpu {
 
-// The target that forward() uses: the best one that the processor supports, or the one forced.
-const ForwardTarget& active_target();
+// The target that serves float32 problems here, and so every problem that no other one serves.
+const ForwardTarget& general_target();
 
-// For tests: uses targets[index] from now on (-1: the best again). Not while a call is running.
-void force_target(int index);
+// Name of the targets in use, e.g. "AVX2" or "AVX3, AMX_BF16 for 16-bit inputs".
+const char* targets_in_use();
+
+// For tests: every problem runs on this target from now on (null: on the best again). Not while a
+// call is running. The target must outlive its use.
+void force_target(const ForwardTarget* target);
 
 tilefold_status forward(const ForwardProblem& problem);
 

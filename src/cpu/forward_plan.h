@@ -83,9 +83,10 @@ inline KeyRange visible_keys(const ForwardProblem& problem, int64_t query) {
 // What a SIMD target brings: its shape and its code.
 struct ForwardTarget {
   const char* name;
-  int64_t lanes;
-  int64_t panel_rows;  // rows that a micro-kernel works on
+  int64_t panel_rows;  // rows that its innermost code works on
   bool (*supported)();
+  // Whether it computes such problems (on a processor that supports it).
+  bool (*serves)(const ForwardPlan& plan);
   // Bytes of scratch that a thread needs, aligned to kScratchAlignment.
   int64_t (*scratch_bytes)(const ForwardPlan& plan);
   // Computes rows [m_block * block_m, ...) of a group over the keys of one split.
@@ -93,7 +94,7 @@ struct ForwardTarget {
                    std::byte* scratch);
 };
 
-// The compiled targets, best first.
+// The compiled targets, best first. The last one is supported and serves everything.
 int num_forward_targets();
 const ForwardTarget& forward_target(int index);
 

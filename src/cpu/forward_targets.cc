@@ -16,7 +16,9 @@
 
 #include "hwy/foreach_target.h"
 // Order matters: foreach_target.h first.
+#include "cpu/amx_tiles.h"
 #include "cpu/forward-inl.h"
+#include "cpu/forward_amx-inl.h"
 #include "cpu/forward_plan.h"
 #include "cpu/processor.h"
 #include "hwy/highway.h"
@@ -38,10 +40,35 @@ bool supported() {
 #endif
 }
 
+bool serves_all(const ForwardPlan&) { return true; }
+
+#if HWY_TARGET == HWY_AVX3
+
+bool amx_supported() { return processor().amx_bf16; }
+
+int64_t amx_scratch_bytes(const ForwardPlan& plan) {
+  return std::max(amx::scratch_bytes(plan), scratch_bytes(plan));
+}
+
+void amx_run_item(const ForwardPlan& plan, int64_t group, int64_t m_block, int64_t split,
+                  std::byte* scratch) {
+  if (!amx::serves(plan) || !amx::run_item<AmxTiles>(plan, group, m_block, split, scratch)) {
+    run_item(plan, group, m_block, split, scratch);
+  }
+}
+
+#endif
+
 }  // namespace
 
+#if HWY_TARGET == HWY_AVX3
+ForwardTarget amx_target() {
+  return {"AMX_BF16", amx::kPanel, amx_supported, amx::serves, amx_scratch_bytes, amx_run_item};
+}
+#endif
+
 ForwardTarget target() {
-  return {hwy::TargetName(HWY_TARGET), kLanes, kPanel, supported, scratch_bytes, run_item};
+  return {hwy::TargetName(HWY_TARGET), kPanel, supported, serves_all, scratch_bytes, run_item};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -56,6 +83,7 @@ namespace {
 const ForwardTarget kTargets[] = {
 #if HWY_ARCH_X86
 #if HWY_TARGETS & HWY_AVX3
+    N_AVX3::amx_target(),
     N_AVX3::target(),
 #endif
 #if HWY_TARGETS & HWY_AVX2

@@ -4,31 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "cpu/forward.h"
 #include "reference.h"
 #include "tilefold/tilefold.h"
 
 namespace tilefold::cpu_test {
-
-// Forces a SIMD target for its lifetime.
-class ForcedTarget {
- public:
-  explicit ForcedTarget(int index) { cpu::force_target(index); }
-  ~ForcedTarget() { cpu::force_target(-1); }
-  ForcedTarget(const ForcedTarget&) = delete;
-  ForcedTarget& operator=(const ForcedTarget&) = delete;
-};
-
-// The compiled targets that this processor runs.
-inline std::vector<int> supported_targets() {
-  std::vector<int> indices;
-  for (int index = 0; index < cpu::num_forward_targets(); ++index) {
-    if (cpu::forward_target(index).supported()) indices.push_back(index);
-  }
-  return indices;
-}
 
 inline tilefold_status run(reference::Instance& instance, int num_threads = 0) {
   tilefold_options options = instance.options;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "emulated_amx.h"
 #include "support.h"
 
 namespace tilefold::cpu_test {
@@ -10,25 +11,34 @@ namespace {
 using reference::Case;
 using reference::DType;
 
+// The compiled targets, and after them the emulated one.
+const cpu::ForwardTarget& target_at(int index) {
+  return index < cpu::num_forward_targets() ? cpu::forward_target(index) : *emulated_amx_target();
+}
+
 class CpuTargetTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!cpu::forward_target(GetParam()).supported()) {
-      GTEST_SKIP() << "this processor does not run " << cpu::forward_target(GetParam()).name;
+    const cpu::ForwardTarget& target = target_at(GetParam());
+    if (!target.supported()) {
+      GTEST_SKIP() << "this processor does not run " << target.name;
     }
+    cpu::force_target(&target);
   }
+  void TearDown() override { cpu::force_target(nullptr); }
+
+  // Baselines that are not vectors at all, and emulations, get fewer cases.
+  bool slow() const { return GetParam() + 2 >= cpu::num_forward_targets() + 1; }
 };
 
 TEST_P(CpuTargetTest, RandomCases) {
-  const ForcedTarget forced(GetParam());
-  for (uint64_t seed = 0; seed < 250; ++seed) {
+  for (uint64_t seed = 0; seed < (slow() ? 60 : 200); ++seed) {
     ASSERT_TRUE(matches_reference(reference::random_case(seed)));
   }
 }
 
 // Lengths around lanes, panels, key blocks and key tiles.
 TEST_P(CpuTargetTest, LengthsAroundEveryBoundary) {
-  const ForcedTarget forced(GetParam());
   const int64_t lengths[] = {0,  1,  2,  3,   4,   5,   7,   8,   9,   11,  12,  13,  15,
                              16, 17, 23, 24,  25,  31,  32,  33,  47,  48,  49,  63,  64,
                              65, 95, 97, 127, 128, 129, 191, 193, 255, 256, 257, 383, 385};
@@ -44,11 +54,10 @@ TEST_P(CpuTargetTest, LengthsAroundEveryBoundary) {
 }
 
 TEST_P(CpuTargetTest, HeadDims) {
-  const ForcedTarget forced(GetParam());
   for (int64_t head_dim = 1; head_dim <= 20; ++head_dim) {
     for (int64_t head_dim_v = 1; head_dim_v <= 20; head_dim_v += 3) {
-      ASSERT_TRUE(
-          matches_reference(make_case(DType::kFloat32, 1, 1, 40, 40, head_dim, head_dim_v, 1)));
+      const DType dtype = kDTypes[head_dim % 3];
+      ASSERT_TRUE(matches_reference(make_case(dtype, 1, 1, 40, 40, head_dim, head_dim_v, 1)));
     }
   }
   for (const int64_t head_dim : {31, 59, 63, 64, 65, 80, 111, 127, 128, 129, 192, 255, 256, 511}) {
@@ -61,11 +70,11 @@ TEST_P(CpuTargetTest, HeadDims) {
 }
 
 TEST_P(CpuTargetTest, WindowsAroundEveryBoundary) {
-  const ForcedTarget forced(GetParam());
   for (const int64_t left : {-1, 0, 1, 3, 8, 31, 64, 130, 300}) {
     for (const int64_t right : {-1, 0, 1, 5, 40, 128, 300}) {
       for (const int align : {1, 2}) {
-        Case c = make_case(DType::kFloat32, 1, 1, 150, 290, 16, 16);
+        const DType dtype = kDTypes[(left + right + align + 2) % 3];
+        Case c = make_case(dtype, 1, 1, 150, 290, 16, 16);
         c.window_left = left;
         c.window_right = right;
         c.window_align = align;
@@ -80,7 +89,6 @@ TEST_P(CpuTargetTest, WindowsAroundEveryBoundary) {
 
 // Few queries and many keys: the keys are split among work items.
 TEST_P(CpuTargetTest, SplitKeys) {
-  const ForcedTarget forced(GetParam());
   for (const int64_t keys : {2047, 2048, 2049, 5000, 9000}) {
     for (const int causal : {0, 1, 2}) {
       for (const DType dtype : kDTypes) {
@@ -94,7 +102,6 @@ TEST_P(CpuTargetTest, SplitKeys) {
 }
 
 TEST_P(CpuTargetTest, ValuesThatStressTheSoftmax) {
-  const ForcedTarget forced(GetParam());
   for (int values = 0; values <= static_cast<int>(reference::Values::kOffset); ++values) {
     for (const DType dtype : kDTypes) {
       for (const int64_t keys : {97, 129, 400}) {
@@ -107,7 +114,6 @@ TEST_P(CpuTargetTest, ValuesThatStressTheSoftmax) {
 }
 
 TEST_P(CpuTargetTest, ScalesOfEverySize) {
-  const ForcedTarget forced(GetParam());
   for (const float scale : {1.0f, 0.0f, -0.3f, 1e-38f, 1e-40f, -1e-44f}) {
     Case c = make_case(DType::kFloat32, 1, 1, 30, 70, 16, 16, 1);
     c.has_scale = true;
@@ -128,7 +134,6 @@ TEST_P(CpuTargetTest, ScalesOfEverySize) {
 
 // Values that are not finite reach the rows that see them, and no other.
 TEST_P(CpuTargetTest, NonFiniteInputsReachTheRowsThatSeeThem) {
-  const ForcedTarget forced(GetParam());
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const DType dtype : kDTypes) {
@@ -155,7 +160,6 @@ TEST_P(CpuTargetTest, NonFiniteInputsReachTheRowsThatSeeThem) {
 }
 
 TEST_P(CpuTargetTest, FlashAttentionCriterion) {
-  const ForcedTarget forced(GetParam());
   for (const DType dtype : kDTypes) {
     for (const int64_t head_dim : {64, 128}) {
       for (const int causal : {0, 1}) {
@@ -174,9 +178,9 @@ TEST_P(CpuTargetTest, FlashAttentionCriterion) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuTargetTest, testing::Range(0, cpu::num_forward_targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, CpuTargetTest, testing::Range(0, cpu::num_forward_targets() + 1),
                          [](const testing::TestParamInfo<int>& info) {
-                           return std::string(cpu::forward_target(info.param).name);
+                           return std::string(target_at(info.param).name);
                          });
 
 }  // namespace
