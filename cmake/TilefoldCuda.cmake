@@ -11,26 +11,35 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 find_package(CUDAToolkit REQUIRED)
 
-# tilefold_add_kernel_rows(<target> <FAMILY> <include> [<architectures>...])
+# tilefold_kernel_lines(<FAMILY> <out>)
 #
-# For every line `TILEFOLD_<FAMILY>_ROW(name, ..., head_dim = N, ...)` of kernels.def whose head dim is in
-# TILEFOLD_HEAD_DIMS, writes <build>/kernels/<name>.cu = `#include <include>` and the line itself, and compiles them all
-# into OBJECT library <target>. <include> defines the macro, so that the line becomes the kernel's instantiation.
-function(tilefold_add_kernel_rows target family include)
+# The lines `TILEFOLD_<FAMILY>_ROW(name, ..., head_dim = N, ...)` of kernels.def whose head dim is in TILEFOLD_HEAD_DIMS.
+function(tilefold_kernel_lines family out)
   set(def ${PROJECT_SOURCE_DIR}/src/cuda/kernels.def)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${def})
   file(STRINGS ${def} lines REGEX "^TILEFOLD_${family}_ROW\\(")
-  set(sources)
+  set(kept)
   foreach(line IN LISTS lines)
-    string(REGEX MATCH "^TILEFOLD_${family}_ROW\\(([a-z0-9_]+)" _ "${line}")
-    set(name ${CMAKE_MATCH_1})
     if(NOT line MATCHES "\\.head_dim = ([0-9]+)")
       message(FATAL_ERROR "kernels.def: no .head_dim in: ${line}")
     endif()
-    if(NOT CMAKE_MATCH_1 IN_LIST TILEFOLD_HEAD_DIMS)
-      continue()
+    if(CMAKE_MATCH_1 IN_LIST TILEFOLD_HEAD_DIMS)
+      list(APPEND kept "${line}")
     endif()
-    set(source ${PROJECT_BINARY_DIR}/kernels/${name}.cu)
+  endforeach()
+  set(${out} "${kept}" PARENT_SCOPE)
+endfunction()
+
+# tilefold_add_kernel_lines(<target> <include> <architectures> <line>...)
+#
+# Writes <build>/kernels/<name>.cu = `#include <include>` and the line itself for each line, and compiles them all into
+# OBJECT library <target>, for the architectures (a list; empty: those of the build). <include> defines the macro, so
+# that the line becomes the kernel's instantiation.
+function(tilefold_add_kernel_lines target include architectures)
+  set(sources)
+  foreach(line IN LISTS ARGN)
+    string(REGEX MATCH "^TILEFOLD_[A-Z0-9]+_ROW\\(([a-z0-9_]+)" _ "${line}")
+    set(source ${PROJECT_BINARY_DIR}/kernels/${CMAKE_MATCH_1}.cu)
     file(CONFIGURE OUTPUT ${source} CONTENT
          "// Generated from src/cuda/kernels.def.\n#include \"${include}\"\n${line}\n" @ONLY)
     list(APPEND sources ${source})
@@ -42,7 +51,23 @@ function(tilefold_add_kernel_rows target family include)
   add_library(${target} OBJECT ${sources})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE tilefold_flags)
-  if(ARGN)
-    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${ARGN}")
+  if(architectures)
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
   endif()
+endfunction()
+
+# tilefold_add_kernel_rows(<target> <FAMILY> <include> [<architectures>...])
+#
+# All of a family's lines in one target.
+function(tilefold_add_kernel_rows target family include)
+  tilefold_kernel_lines(${family} lines)
+  tilefold_add_kernel_lines(${target} ${include} "${ARGN}" ${lines})
+endfunction()
+
+# tilefold_gate_local_memory(<target>)
+#
+# Registers that spill and arrays in local memory fail the build of the target's kernels.
+function(tilefold_gate_local_memory target)
+  target_compile_options(
+    ${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage,-Werror>)
 endfunction()

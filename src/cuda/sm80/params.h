@@ -9,6 +9,9 @@
 
 namespace tilefold::sm80 {
 
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+
 // Byte strides of a [batch, head, row] tensor whose last axis is contiguous.
 struct ByteStrides {
   int64_t batch;

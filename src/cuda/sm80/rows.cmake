@@ -1,6 +1,80 @@
-# The sm80 family.
-add_library(tilefold_sm80 OBJECT sm80/sm80_kernels.cc)
-target_include_directories(tilefold_sm80 PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
-                                             ${TILEFOLD_DLPACK_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
+# The sm80 family: its table, the merging of split K/V, and its kernels.
+tilefold_kernel_lines(SM80 tilefold_sm80_lines)
+
+# Machine code for every architecture of the build, and intermediate code of the oldest one that a group of rows runs on,
+# from which the driver makes the code of devices that come later. (Measured on an H200: the code that it makes of
+# compute_80 is as fast as that compiled for 9.0.)
+#
+# tilefold_sm80_architectures(<out> <LEAST> <KIB>): those at least LEAST whose CTAs have KIB KiB of shared memory.
+function(tilefold_sm80_architectures out least kib)
+  set(chosen)
+  set(oldest)
+  foreach(architecture IN LISTS TILEFOLD_CUDA_ARCHITECTURES)
+    if(NOT architecture MATCHES "^([0-9]+)")
+      list(APPEND chosen ${architecture}) # native, all-major
+      continue()
+    endif()
+    set(number ${CMAKE_MATCH_1})
+    if(number EQUAL 80 OR number EQUAL 87)
+      set(has 163)
+    elseif(number LESS 90 OR number GREATER_EQUAL 120)
+      set(has 99)
+    else()
+      set(has 227)
+    endif()
+    if(number LESS least OR has LESS kib)
+      continue()
+    endif()
+    list(APPEND chosen ${number}-real)
+    if(NOT oldest OR number LESS oldest)
+      set(oldest ${number})
+    endif()
+  endforeach()
+  if(oldest)
+    list(APPEND chosen ${oldest}-virtual)
+  endif()
+  set(${out} "${chosen}" PARENT_SCOPE)
+endfunction()
+
+# Rows grouped by where they can run: by load path and class of shared memory.
+set(tilefold_sm80_kept)
+foreach(load CpAsync Tma)
+  set(least 80)
+  if(load STREQUAL Tma)
+    set(least 90)
+  endif()
+  foreach(kib 99 163 227)
+    set(lines)
+    foreach(line IN LISTS tilefold_sm80_lines)
+      set(line_load CpAsync)
+      if(line MATCHES "kTma")
+        set(line_load Tma)
+      endif()
+      if(line_load STREQUAL load AND line MATCHES "\\.shared_kib = ${kib}[^0-9]")
+        list(APPEND lines "${line}")
+      endif()
+    endforeach()
+    tilefold_sm80_architectures(architectures ${least} ${kib})
+    if(NOT lines OR NOT architectures)
+      continue()
+    endif()
+    list(APPEND tilefold_sm80_kept ${lines})
+    string(TOLOWER tilefold_sm80_${load}_${kib} target)
+    tilefold_add_kernel_lines(${target} cuda/sm80/instantiate.cuh "${architectures}" ${lines})
+    tilefold_gate_local_memory(${target})
+    list(APPEND tilefold_cuda_object_libraries ${target})
+  endforeach()
+endforeach()
+
+# The table lists what is compiled.
+list(JOIN tilefold_sm80_kept "\n" tilefold_sm80_text)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/kernels/sm80/sm80_rows.inc CONTENT
+     "// Generated from src/cuda/kernels.def: the rows that this build compiles.\n@tilefold_sm80_text@\n" @ONLY)
+
+add_library(tilefold_sm80 OBJECT sm80/sm80_kernels.cc sm80/combine.cu)
+target_include_directories(
+  tilefold_sm80 PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${TILEFOLD_DLPACK_INCLUDE_DIR}
+                        ${CUDAToolkit_INCLUDE_DIRS} ${PROJECT_BINARY_DIR}/kernels/sm80)
 target_link_libraries(tilefold_sm80 PRIVATE tilefold_flags)
+tilefold_gate_local_memory(tilefold_sm80)
 list(APPEND tilefold_cuda_object_libraries tilefold_sm80)

@@ -7,13 +7,11 @@
 
 #include "cuda/ptx/math.cuh"
 #include "cuda/ptx/warp.cuh"
+#include "cuda/sm80/params.h"
 #include "layout/block_range.h"
 #include "layout/fragments.h"
 
 namespace tilefold::sm80 {
-
-constexpr float kLog2E = 1.44269504088896340736f;
-constexpr float kLn2 = 0.69314718055994530942f;
 
 // The running maximum may lag behind the true one by this much (log2): P stays below 2^8, far from
 // float16's 65504. PERF: on an H200 5 % (D = 64) to 10 % (D = 128), since most tiles then rescale
