@@ -182,6 +182,9 @@ void run_picture(const PictureFlags& flags) {
         "--head", fmt::format("head {} of batch {}; q has {} heads and {} batches", head,
                               flags.batch, inputs.q.shape()[1], inputs.q.shape()[0]));
   }
+  if (inputs.q.shape()[2] == 0 || inputs.k.shape()[2] == 0) {
+    throw CLI::ValidationError("files", "there is nothing to draw: q or k has no rows");
+  }
   const auto rows = parse_range("--rows", flags.rows, inputs.q.shape()[2]);
   const auto keys = parse_range("--keys", flags.keys, inputs.k.shape()[2]);
   OutputFile file(flags.out);

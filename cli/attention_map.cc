@@ -37,7 +37,11 @@ constexpr Rgb kFaint = {120, 124, 140};
 enum Colour : uint8_t { kPaperIndex, kMaskedIndex, kInkIndex, kFaintIndex, kRampIndex };
 constexpr int kRampColours = 256 - kRampIndex;
 
-float intensity(float probability) { return std::sqrt(std::clamp(probability, 0.0f, 1.0f)); }
+// Small probabilities are what patterns are made of: they are lifted.
+float intensity(float probability) {
+  constexpr float kGamma = 0.45f;
+  return std::pow(std::clamp(probability, 0.0f, 1.0f), kGamma);
+}
 
 Rgb ramp(float t) {
   constexpr int kSegments = static_cast<int>(std::size(kRamp)) - 1;
@@ -135,7 +139,7 @@ Rgb attention_colour(float probability) { return ramp(intensity(probability)); }
 Picture draw_map(const AttentionMap& map, std::span<const AxisLabel> row_labels,
                  std::span<const AxisLabel> key_labels, const std::string& title,
                  const std::string& subtitle) {
-  constexpr int kTargetPixels = 1100;
+  constexpr int kTargetPixels = 1200;
   constexpr int kMaxCellPixels = 28;
   constexpr int kMargin = 16;
   constexpr int kGap = 6;
@@ -261,7 +265,7 @@ std::string terminal_map(const AttentionMap& map, std::span<const std::string> r
         cells += fmt::format("\x1b[48;2;{};{};{}m  \x1b[0m", colour[0], colour[1], colour[2]);
       } else {
         constexpr int kTop = static_cast<int>(std::size(kShades)) - 1;
-        cells += kShades[std::clamp(static_cast<int>(intensity(probability) * 6), 0, kTop)];
+        cells += kShades[std::clamp(static_cast<int>(intensity(probability) * 5.5f), 0, kTop)];
       }
     }
     if (!colours_on_stdout()) cells.erase(cells.find_last_not_of(' ') + 1);

@@ -61,7 +61,7 @@ Picture draw_map(const AttentionMap& map, std::span<const AxisLabel> row_labels,
                  std::span<const AxisLabel> key_labels, const std::string& title,
                  const std::string& subtitle);
 
-/// The colour of a probability in pictures and on terminals: dark to light over sqrt(p).
+/// The colour of a probability in pictures and on terminals: dark to light, small ones lifted.
 Rgb attention_colour(float probability);
 
 /// Lines for a terminal: the probabilities of the map's cells, rows and columns labelled by token.

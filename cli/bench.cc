@@ -266,7 +266,7 @@ void print_table(const std::vector<Measurement>& results, bool tera) {
 void run_bench(const BenchFlags& flags) {
   const Device device = flags.device.device();
   const DeviceInfo info = require_device(device);
-  flags.attention.options();
+  flags.attention.require_kernel();
   const std::vector<BenchPoint> points = sweep(flags, device);
   std::optional<OutputFile> csv;
   std::optional<OutputFile> json;

@@ -170,10 +170,9 @@ std::vector<reference::Case> cases_of(const CheckFlags& flags) {
     }
     return {problem};
   }
-  const std::vector<reference::DType> dtypes = dtypes_of(flags);
-  if (flags.fuzz == 0) return grid(dtypes);
+  if (flags.fuzz == 0) return grid(dtypes_of(flags));
   reference::CaseLimits limits;
-  limits.dtypes = dtypes;
+  limits.dtypes = dtypes_of(flags);
   limits.max_seqlen = flags.max_seqlen;
   std::vector<reference::Case> cases;
   for (int64_t i = 0; i < flags.fuzz; ++i) {
@@ -198,6 +197,7 @@ std::string reproduction(const CheckFlags& flags, const reference::Case& problem
 void run_check(const CheckFlags& flags) {
   const Device device = flags.device.device();
   const DeviceInfo info = require_device(device);
+  flags.attention.require_kernel();
   const std::vector<reference::Case> cases = cases_of(flags);
   const bool one = !flags.one_case.empty();
   int64_t passed = 0, failed = 0, refused = 0;

@@ -204,7 +204,7 @@ void run_demo(const DemoFlags& flags) {
                time_text(outcome.median_ms), short_number(outcome.gflops)});
     if (!first) first = std::move(outcome);
   }
-  print_field("kernel", first->kernel + ": " + first->reason);
+  print_field("kernel", fmt::format("{} ({})", first->kernel, first->reason));
   fmt::print("\n{}{}\n", kIndent, bold("Against a float64 reference"));
   fmt::print("{}", table.text(kIndent));
   fmt::print("{}{}\n", kIndent,

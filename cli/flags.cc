@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -119,6 +120,18 @@ void AttentionFlags::add_kernel_to(CLI::App* command) {
                       "Name of the kernel to run (tilefold info --kernels lists them)");
   command->add_option("--threads", num_threads, "CPU threads (default: as OpenMP decides)")
       ->check(CLI::NonNegativeNumber);
+}
+
+void AttentionFlags::require_kernel() const {
+  if (kernel.empty()) return;
+  const std::vector<KernelInfo> all = kernels();
+  const bool known = std::any_of(all.begin(), all.end(),
+                                 [&](const KernelInfo& info) { return info.name == kernel; });
+  if (!known) {
+    fail(ExitCode::kLibraryRefused,
+         "kernel '{}' is not in this build; `tilefold info --kernels` lists the {} that are",
+         kernel, all.size());
+  }
 }
 
 void AttentionFlags::add_to(CLI::App* command) {

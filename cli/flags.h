@@ -44,6 +44,8 @@ struct AttentionFlags {
   void add_to(CLI::App* command);
   /// Only --kernel and --threads.
   void add_kernel_to(CLI::App* command);
+  /// \throws Failure (library refused) if --kernel names none of this build
+  void require_kernel() const;
   /// \throws CLI::ValidationError
   Options options() const;
 };

@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
   app.name("tilefold");
   app.set_version_flag("--version", std::string("tilefold ") + std::string(version()),
                        "Print the version and exit");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.footer(std::string("`tilefold COMMAND --help` has each command's options and examples. "
                          "Begin with `tilefold demo`.\n\n") +
              kExitCodesHelp);
@@ -57,6 +57,11 @@ int run(int argc, char** argv) {
                   fmt::format("{}: {}", tilefold_status_string(error.status()), error.what()));
   } catch (const std::bad_alloc&) {
     return report(ExitCode::kIo, "out of memory");
+  }
+  if (app.get_subcommands().empty()) {
+    return report(ExitCode::kUsage,
+                  "a command is needed: demo, attend, check, bench, picture or "
+                  "info (see tilefold --help)");
   }
   // Output that could not be written (a full disk, say) is an error too.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

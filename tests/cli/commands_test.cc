@@ -1,0 +1,186 @@
+// The other commands, end to end: check, bench, info, demo, help texts, completion.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program.h"
+
+namespace tilefold::cli {
+namespace {
+
+using CommandsTest = ProgramTest;
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(CommandsTest, HelpHasExamplesAndExitCodes) {
+  for (const char* command : {"attend", "check", "bench", "picture", "info", "demo"}) {
+    const Ended ended = run({command, "--help"});
+    EXPECT_EQ(ended.code, 0) << command;
+    EXPECT_TRUE(holds(ended.out, std::string("tilefold ") + command)) << ended.out;
+    EXPECT_TRUE(holds(ended.out, "Examples:")) << command;
+    EXPECT_TRUE(holds(ended.out, "Exit codes: 0 done; 1 a check failed; 2")) << command;
+    EXPECT_EQ(ended.err, "");
+  }
+  const Ended all = run({"--help"});
+  EXPECT_EQ(all.code, 0);
+  EXPECT_TRUE(holds(all.out, "attend"));
+  const Ended version = run({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with("tilefold 0.")) << version.out;
+}
+
+TEST_F(CommandsTest, InfoListsDevicesAndKernels) {
+  const Ended plain = run({"info"});
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_TRUE(holds(plain.out, "cpu")) << plain.out;
+  const Ended kernels = run({"info", "--kernels"});
+  EXPECT_EQ(kernels.code, 0);
+  const Ended json = run({"info", "--json"});
+  EXPECT_EQ(json.code, 0);
+  const auto parsed = nlohmann::json::parse(json.out);
+  EXPECT_EQ(parsed["devices"][0]["device"], "cpu");
+  ASSERT_FALSE(parsed["kernels"].empty());
+  for (const auto& kernel : parsed["kernels"]) {
+    EXPECT_TRUE(holds(kernels.out, kernel["name"].get<std::string>()));
+  }
+}
+
+TEST_F(CommandsTest, CheckFuzzPasses) {
+  const Ended ended = run({"check", "--fuzz", "50", "--seed", "1", "--max-seqlen", "150"});
+  EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_TRUE(holds(ended.out, "50 problems on cpu")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "50 passed, 0 failed")) << ended.out;
+  EXPECT_EQ(ended.err, "");  // no progress bar where stderr is no terminal
+  EXPECT_EQ(run({"check", "--fuzz", "50", "--seed", "1", "--max-seqlen", "150"}).out, ended.out);
+}
+
+TEST_F(CommandsTest, CheckOneCase) {
+  const Ended ended =
+      run({"check", "--case", "dtype=float16 b=1 hq=4 hkv=2 nq=33 nk=65 d=64 causal=bottom_right"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(holds(ended.out, "ok: ")) << ended.out;
+  expect_refused(run({"check", "--case", "colour=red"}), 2, "colour=red");
+  expect_refused(run({"check", "--case", "b=1 hq=3 hkv=2 nq=4 nk=4 d=8"}), 1, "1 of 1");
+  expect_refused(run({"check", "--case", "b=1 hq=2 hkv=2 nq=4 nk=4 d=8", "--kernel", "nope"}), 4,
+                 "'nope' is not in this build");
+}
+
+// A failure prints the line that runs it again.
+TEST_F(CommandsTest, CheckFailurePrintsItsReproduction) {
+  const std::string problem = "dtype=float32 b=1 hq=3 hkv=2 nq=4 nk=4 d=8 dv=8";
+  const Ended ended = run({"check", "--threads", "2", "--case", problem});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(holds(ended.out, "tilefold check --threads 2 --case \"" + problem)) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "  # invalid argument: ")) << ended.out;
+}
+
+TEST_F(CommandsTest, BenchWritesTableCsvAndJson) {
+  const Ended ended = run({"bench",
+                           "--device",
+                           "cpu",
+                           "--seqlens",
+                           "64,128",
+                           "--head-dims",
+                           "32",
+                           "--tokens",
+                           "128",
+                           "--hidden",
+                           "64",
+                           "--warm-ups",
+                           "1",
+                           "--reps",
+                           "2",
+                           "--dtype",
+                           "float32,bfloat16",
+                           "--causal",
+                           "none,top-left",
+                           "--csv",
+                           "b.csv",
+                           "--json",
+                           "b.json"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  EXPECT_TRUE(holds(ended.out, "median of the repetitions after 1 warm-up")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "GFLOP/s")) << ended.out;
+  const std::string csv = read("b.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 8) << csv;
+  const auto json = nlohmann::json::parse(read("b.json"));
+  ASSERT_EQ(json["results"].size(), 8u);
+  for (const auto& result : json["results"]) {
+    EXPECT_GT(result["median_ms"], 0.0);
+    EXPECT_GT(result["gflops"], 0.0);
+    EXPECT_EQ(result["repetitions"], 2);
+    EXPECT_FALSE(result["kernel"].get<std::string>().empty());
+  }
+}
+
+TEST_F(CommandsTest, BenchTakesShapes) {
+  const Ended ended = run({"bench", "--device", "cpu", "--shape", "1,4,2,8,64,16", "--shape",
+                           "2,2,2,16,16,32,16", "--causal", "none", "--reps", "1"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(holds(ended.out, "4/2")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "32/16")) << ended.out;
+  expect_refused(run({"bench", "--shape", "1,2,3"}), 2, "has 3 numbers");
+  expect_refused(run({"bench", "--shape", "1,4,2,0,64,16"}), 2, "begin at 1");
+  expect_refused(run({"bench", "--seqlens", "64", "--csv", "none/b.csv"}), 5, "cannot be written");
+}
+
+TEST_F(CommandsTest, DemoRunsOnTheSample) {
+  const Ended ended = run({"demo", "--device", "cpu", "--reps", "1", "--out", "pictures"});
+  ASSERT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_TRUE(holds(ended.out, "SmolLM2-135M-Instruct, layer 17 of 30")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "The House That Jack Built, 559 tokens")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "Against a float64 reference")) << ended.out;
+  EXPECT_FALSE(holds(ended.out, "WRONG")) << ended.out;
+  EXPECT_EQ(read("pictures/attention.png").substr(0, 8), "\x89PNG\r\n\x1a\n");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "pictures"),
+                          std::filesystem::directory_iterator()),
+            1);
+}
+
+TEST_F(CommandsTest, DemoTakesOtherTensors) {
+  write_qkv("plain.safetensors", 2, 1, 6, 6, 8);
+  const Ended ended = run(
+      {"demo", "--device", "cpu", "--sample", "plain.safetensors", "--reps", "1", "--out", "."});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(holds(ended.out, "plain.safetensors")) << ended.out;
+  expect_refused(run({"demo", "--sample", "none.safetensors"}), 3, "none.safetensors");
+  write("file", "");
+  expect_refused(run({"demo", "--sample", "plain.safetensors", "--out", "file/x"}), 5, "file/x");
+}
+
+// The completion is sound bash, and knows every command and option that --help names.
+TEST_F(CommandsTest, CompletionKnowsEveryOption) {
+  std::string script;
+  {
+    std::FILE* file = std::fopen(TILEFOLD_CLI_COMPLETION, "r");
+    ASSERT_NE(file, nullptr);
+    char buffer[4096];
+    for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) script.append(buffer, n);
+    std::fclose(file);
+  }
+  for (const char* command : {"attend", "check", "bench", "picture", "info", "demo"}) {
+    EXPECT_TRUE(holds(script, command));
+    const std::string help = run({command, "--help"}).out;
+    const std::string options = help.substr(0, help.find("Examples:"));
+    for (size_t at = options.find("--"); at != std::string::npos; at = options.find("--", at + 2)) {
+      const size_t end = options.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+      const std::string option = options.substr(at, end - at);
+      EXPECT_TRUE(holds(script, option)) << command << " " << option;
+    }
+  }
+  const std::string check = std::string("bash -n '") + TILEFOLD_CLI_COMPLETION + "'";
+  EXPECT_EQ(std::system(check.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace tilefold::cli
