@@ -3,7 +3,7 @@
 
 Recomputes the digests of all rows from the sources and compares them with tests/gpu/record.json. A row
 that differs, is missing there, or failed a test then, must stand under "unverified" of the record with a
-reason. Needs no GPU.
+reason; --mark writes one reason for all that need it. Needs no GPU.
 """
 
 import argparse
@@ -35,10 +35,17 @@ def fault_of(row, digest, record):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", type=pathlib.Path, default=RECORD)
+    parser.add_argument("--mark", metavar="REASON", help="list every row that needs it under 'unverified'")
     arguments = parser.parse_args()
     record = json.loads(arguments.record.read_text(encoding="utf-8")) if arguments.record.exists() else {}
     unverified = record.get("unverified", {})
     digests = row_digests()
+    if arguments.mark:
+        for row, digest in digests.items():
+            if fault_of(row, digest, record) is not None:
+                unverified.setdefault(row, arguments.mark)
+        record["unverified"] = {row: unverified[row] for row in digests if row in unverified}
+        arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     faults = 0
     for row, digest in digests.items():
         fault = fault_of(row, digest, record)
