@@ -6,8 +6,10 @@ so neither a new comment nor reformatting makes a record stale.
 """
 
 import hashlib
+import json
 import pathlib
 import re
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -87,5 +89,9 @@ def row_digests():
 
 
 if __name__ == "__main__":
-    for row, value in row_digests().items():
-        print(value, row)
+    # With a file name: what the build keeps beside the test program, so that a record tells what was built.
+    if len(sys.argv) > 1:
+        pathlib.Path(sys.argv[1]).write_text(json.dumps(row_digests(), indent=1) + "\n", encoding="utf-8")
+    else:
+        for row, value in row_digests().items():
+            print(value, row)

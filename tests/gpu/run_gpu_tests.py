@@ -6,7 +6,9 @@ its cases under compute-sanitizer where that is installed: memcheck on a small s
 smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
 row's sources and the tests it passed. Rows that did not run keep what the record says of them.
 
-The program is one file and may have been built elsewhere, from the sources beside this script.
+The program may have been built elsewhere: it and the digests that its build left beside it
+(<program>.digests.json) are all that is needed; without them, the sources beside this script stand for those
+that it was built from.
 """
 
 import argparse
@@ -152,6 +154,11 @@ def provenance(arguments):
     }
 
 
+def built_digests(program):
+    path = pathlib.Path(program + ".digests.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else row_digests()
+
+
 def row_entries(results, run_id, digests):
     """The record's entries for the rows that ran. A row of several dtypes ran once with each."""
     entries = {}
@@ -179,7 +186,7 @@ def write_record(arguments, results, sanitizers):
     run = provenance(arguments)
     run_id = f"{run['date']} {run['commit']}"
     run["sanitizers"] = sanitizers or {"none": "compute-sanitizer was not run"}
-    digests = row_digests()
+    digests = built_digests(arguments.program)
     record["rows"].update(row_entries(results, run_id, digests))
     record["rows"] = {row: record["rows"][row] for row in digests if row in record["rows"]}
     record["runs"][run_id] = run
