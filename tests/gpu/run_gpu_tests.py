@@ -83,17 +83,22 @@ def outcomes(report, output):
 
 
 def groups_of(arguments):
-    """Filters that share out the cases: a test and a dtype each, so that reference results are reused."""
+    """Filters that share out the cases: a test and a dtype each, so that reference results are reused; tests
+    of large problems by head dim too, so that they finish with the others."""
     listed = query(arguments.program, "--gtest_list_tests", f"--gtest_filter={arguments.filter}")
     groups, suite = {}, ""
     for line in listed.splitlines():
         if line.startswith(" "):
             test, _, row = line.split("#")[0].strip().partition("/")
             dtype = next((name for name in ("fp16", "bf16", "fp32") if name in row), "")
-            groups.setdefault((suite, test, dtype), []).append(f"{suite}{test}/{row}" if row else f"{suite}{test}")
+            head_dim = re.search(r"_(d\d+)", row) if "SizeTest" in suite else None
+            key = (suite, test, dtype, head_dim.group(1) if head_dim else "")
+            groups.setdefault(key, []).append(f"{suite}{test}/{row}" if row else f"{suite}{test}")
         elif line.split("#")[0].strip().endswith("."):
             suite = line.split("#")[0].strip()
-    return [":".join(cases) for cases in groups.values()]
+    # The long ones first.
+    ordered = sorted(groups.items(), key=lambda item: "SizeTest" not in item[0][0])
+    return [":".join(cases) for _, cases in ordered]
 
 
 def run_all(arguments):

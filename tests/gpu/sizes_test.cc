@@ -25,7 +25,7 @@ class SizeTest : public RowTest {
     Case c = base_case(GetParam(), seqlen_q, seqlen_k, causal);
     const int64_t tiles = kTilesPerCta * kCtasPerMultiprocessor * num_multiprocessors() + 1;
     const int64_t m_blocks = (seqlen_q + block_m - 1) / block_m;
-    c.heads_kv = 11;
+    c.heads_kv = 2;
     c.heads = 22;
     c.batch = (tiles + m_blocks * c.heads - 1) / (m_blocks * c.heads);
     return c;
