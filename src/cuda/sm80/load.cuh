@@ -6,6 +6,7 @@
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/cp_async.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/special_registers.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warp.cuh"
 #include "cuda/sm80/config.h"
@@ -40,8 +41,6 @@ struct CpAsyncPipeline {
   uint32_t target_k;     // this thread's chunk of row `row0` in stage 0
   const char* source_k;  // the same place in the next block to load
   const char* source_v;
-  int32_t row0;
-  int32_t column0;
   int32_t next_block;
   int32_t block_end;
   int32_t load_stage = 0;
@@ -50,16 +49,22 @@ struct CpAsyncPipeline {
   __device__ __forceinline__ CpAsyncPipeline(const ForwardParams& p, const TileContext& tile,
                                              const layout::BlockRange& range, uint32_t shared)
       : params(p), next_block(range.begin), block_end(range.end) {
-    const int thread = static_cast<int>(threadIdx.x);
-    row0 = thread / kTile.chunks_per_page();
-    const int chunk = thread % kTile.chunks_per_page();
-    column0 = chunk * layout::kChunkElems;
+    const int32_t thread = ptx::thread_index_x();
+    const int32_t row0 = first_row(thread);
+    const int32_t chunk = first_chunk(thread);
     target_k = shared + kConfig.shared_plan().k + kConfig.kv_tile().offset_bytes(row0, chunk);
     const int64_t key = static_cast<int64_t>(next_block) * kConfig.block_n + row0;
     source_k = p.k + tile.batch * p.k_strides.batch + tile.head_kv * p.k_strides.head +
                key * p.k_strides.row + chunk * layout::kChunkBytes;
     source_v = p.v + tile.batch * p.v_strides.batch + tile.head_kv * p.v_strides.head +
                key * p.v_strides.row + chunk * layout::kChunkBytes;
+  }
+
+  __device__ __forceinline__ static int32_t first_row(int32_t thread) {
+    return thread / kTile.chunks_per_page();
+  }
+  __device__ __forceinline__ static int32_t first_chunk(int32_t thread) {
+    return thread % kTile.chunks_per_page();
   }
 
   // Copies this thread's chunks of a tile whose first `rows` rows and `columns` columns exist; what
@@ -80,6 +85,9 @@ struct CpAsyncPipeline {
         source += step;
       }
     } else {
+      const int32_t thread = ptx::thread_index_x();  // rare: not kept in registers for it
+      const int32_t row0 = first_row(thread);
+      const int32_t column0 = first_chunk(thread) * layout::kChunkElems;
 #pragma unroll
       for (int i = 0; i < kCopied.rows / kRowStep; ++i) {
 #pragma unroll
@@ -118,7 +126,9 @@ struct CpAsyncPipeline {
 
   // Q is in the first group.
   __device__ __forceinline__ void start(const TileContext& tile, uint32_t shared) {
-    const int chunk = column0 / layout::kChunkElems;
+    const int32_t thread = ptx::thread_index_x();
+    const int32_t row0 = first_row(thread);
+    const int32_t chunk = first_chunk(thread);
     const char* source = params.q + tile.batch * params.q_strides.batch +
                          tile.head * params.q_strides.head +
                          (tile.row_begin + static_cast<int64_t>(row0)) * params.q_strides.row +

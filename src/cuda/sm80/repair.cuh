@@ -53,9 +53,11 @@ __device__ __forceinline__ bool must_repair(const float (&rO)[kConfig.m16()][2 *
   const TileContext& tile = at.tile;
   const layout::BlockRange range = at.warp_range(params);
   const int32_t last_row = at.warp_row_end(params) - 1;
-  const int32_t unseen_left = params.mask.key_begin(last_row);
-  const int32_t unseen_right = max(params.mask.key_end(warp.row_begin), 0);
-  if (range.empty() || (unseen_left == 0 && unseen_right == params.mask.seqlen_k)) return false;
+  // Keys [0, seen_begin) and [seen_end, seqlen_k) are unseen by some row.
+  const int32_t seen_begin = last_row + params.mask.diagonal_left;
+  const int32_t seen_end = warp.row_begin + params.mask.diagonal_right + 1;
+  const bool all_seen = seen_begin <= 0 && seen_end >= params.mask.seqlen_k;
+  if (range.empty() || all_seen) return false;
   bool suspicious = false;
 #pragma unroll
   for (int m = 0; m < kConfig.m16(); ++m) {
@@ -80,10 +82,10 @@ __device__ __forceinline__ bool must_repair(const float (&rO)[kConfig.m16()][2 *
       params.v + tile.batch * params.v_strides.batch + tile.head_kv * params.v_strides.head;
   const int32_t visited_begin = range.begin * kConfig.block_n;
   const int32_t visited_end = min(range.end * kConfig.block_n, params.mask.seqlen_k);
-  const bool left = values_not_finite<kConfig>(v, params, visited_begin,
-                                               min(unseen_left, visited_end), warp.lane);
-  const bool right = values_not_finite<kConfig>(v, params, max(unseen_right, visited_begin),
-                                                visited_end, warp.lane);
+  const bool left =
+      values_not_finite<kConfig>(v, params, visited_begin, min(seen_begin, visited_end), warp.lane);
+  const bool right =
+      values_not_finite<kConfig>(v, params, max(seen_end, visited_begin), visited_end, warp.lane);
   return ptx::vote_any(left || right);
 }
 
