@@ -153,12 +153,12 @@ def _jax_adapter() -> Adapter:
         window: Any,
         scale: Any,
         return_lse: bool,
-        empty_row_lse: str,
+        empty_row_lse: Any,
         out: Any,
         stream: Any,
-        layout: str,
+        layout: Any,
         kernel: Any,
-        window_align: str,
+        window_align: Any,
         num_threads: int,
     ) -> Any:
         if out is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar, Union, overload
 
 from tilefold import _core
 
 if TYPE_CHECKING:
-    from typing_extensions import Literal
+    from typing import Literal
 
     Causal = Union[bool, None, Literal["top_left", "bottom_right"]]
     EmptyRowLse = Literal["+inf", "-inf"]
@@ -16,6 +16,67 @@ if TYPE_CHECKING:
     WindowAlign = Literal["auto", "top_left", "bottom_right"]
 
 Window = Optional[Tuple[Optional[int], Optional[int]]]
+Array = TypeVar("Array")
+
+
+@overload
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: Causal = ...,
+    window: Window = ...,
+    scale: Optional[float] = ...,
+    return_lse: Literal[False] = ...,
+    empty_row_lse: EmptyRowLse = ...,
+    out: Any = ...,
+    stream: Any = ...,
+    layout: Layout = ...,
+    kernel: Optional[str] = ...,
+    window_align: WindowAlign = ...,
+    num_threads: int = ...,
+) -> Array: ...
+
+
+@overload
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: Causal = ...,
+    window: Window = ...,
+    scale: Optional[float] = ...,
+    return_lse: Literal[True],
+    empty_row_lse: EmptyRowLse = ...,
+    out: Any = ...,
+    stream: Any = ...,
+    layout: Layout = ...,
+    kernel: Optional[str] = ...,
+    window_align: WindowAlign = ...,
+    num_threads: int = ...,
+) -> Tuple[Array, Array]: ...
+
+
+@overload
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: Causal = ...,
+    window: Window = ...,
+    scale: Optional[float] = ...,
+    return_lse: bool,
+    empty_row_lse: EmptyRowLse = ...,
+    out: Any = ...,
+    stream: Any = ...,
+    layout: Layout = ...,
+    kernel: Optional[str] = ...,
+    window_align: WindowAlign = ...,
+    num_threads: int = ...,
+) -> Any: ...
 
 
 def attention(

@@ -96,7 +96,7 @@ def _attention_lse_fake(
 def _below_autograd(operator: Any) -> Any:
     def run(*arguments: Any) -> Any:
         _check_gradients(*arguments[:3])
-        with torch._C._AutoDispatchBelowAutograd():  # type: ignore[attr-defined]
+        with torch._C._AutoDispatchBelowAutograd():
             return operator(*arguments)
 
     return run

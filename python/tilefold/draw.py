@@ -90,7 +90,8 @@ def _grid(
     """A matrix of cells {(row, column): (words, fill, hint)} with its axes numbered."""
     left, top = 58.0, 66.0
     wide, high = cell
-    canvas = Canvas(left + columns * wide + 20, top + rows * high + 34, title)
+    text_width = max(8.6 * len(title), 6.2 * len(note))
+    canvas = Canvas(left + max(columns * wide, text_width) + 20, top + rows * high + 34, title)
     canvas.text(left, 22, title, 14, "start", weight="bold")
     canvas.text(left, 40, column_name, 10, "start", FAINT)
     canvas.text(10, top - 8, row_name, 10, "start", FAINT)
@@ -317,7 +318,7 @@ def mask_bottom_right() -> Canvas:
 
 
 def mask_window() -> Canvas:
-    return _mask_picture("window (10, 6)", 40, 40, (-10, 6), 8, 8)
+    return _mask_picture("window (22, 12)", 40, 40, (-22, 12), 8, 8)
 
 
 def _schedule(title: str, note: str, m_blocks: int, heads: int, order: List[Tuple[int, int]]) -> Canvas:
@@ -358,7 +359,7 @@ def schedule_sm90_causal() -> Canvas:
 
 def algorithm() -> Canvas:
     """One row tile of Q against the column tiles of K and V."""
-    canvas = Canvas(760, 330, "FlashAttention: one row tile, all column tiles")
+    canvas = Canvas(790, 350, "FlashAttention: one row tile, all column tiles")
     canvas.text(20, 26, "One row tile of Q; the tiles of K and V stream past it", 14, "start", weight="bold")
     x, y, tile, rows = 150.0, 120.0, 84.0, 5
     canvas.text(x - 74, y - 46, "Q tile", 11)
@@ -376,7 +377,8 @@ def algorithm() -> Canvas:
                 fill = FAINT if column < 2 else MASKED if column == 2 else SKIPPED
             canvas.box(x + column * tile, y + row * 58, tile - 6, 54, fill)
     canvas.text(x + 2.5 * tile - 3, y + 58 + 31, "S, P", 12, weight="bold")
-    canvas.text(x + 1.0 * tile - 3, y + 58 + 31, "folded in", 10, fill=PAPER)
+    for column in range(2):
+        canvas.text(x + (column + 0.5) * tile - 3, y + 58 + 31, "folded in", 10, fill=PAPER)
     right = x + rows * tile + 24
     canvas.text(right + 60, y - 46, "kept in registers", 11)
     for row in range(3):
