@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
   if (!cta_range.empty()) {
     // ---- Barriers, first loads ----
     Pipeline pipeline(params, at.tile, cta_range, shared);
-    pipeline.start(at.tile, shared);
+    pipeline.start(at.tile, cta_range.begin, shared);
     uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];
     if constexpr (kConfig.q_in_registers) {
       pipeline.await_q();
@@ -142,10 +142,10 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
     // ---- Main loop over key blocks ----
 #pragma unroll 1
     for (int32_t n_block = cta_range.begin; n_block < cta_range.end; ++n_block) {
-      pipeline.before_scores();
+      pipeline.before_scores(n_block);
       if (!warp_range.visits(n_block)) {  // this warp's rows see nothing of the block
-        pipeline.after_scores();
-        pipeline.before_values();
+        pipeline.after_scores(n_block);
+        pipeline.before_values(n_block);
         pipeline.after_values();
         continue;
       }
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
         const int32_t key = n_block * kBlockN + at.warp.half * 16 + at.warp.lane % 4 * 2;
         mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, at.warp.lane_row(), key);
       }
-      pipeline.after_scores();
+      pipeline.after_scores(n_block);
 
       // row_max, row_sum, rO; then rS becomes rP = exp2(rS c - row_max)
       update_row_max<kConfig>(softmax, rS, rO, params, shared, at.warp);
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
         store_probabilities<kConfig>(rS, lane_addresses.p_store);
         sync_row_group<kConfig>(at.warp);  // both halves of P are there
       }
-      pipeline.before_values();
+      pipeline.before_values(n_block);
 
       // rO += rP sV
       accumulate_values<kConfig>(rO, rS, lane_addresses.p, lane_addresses.v + stage_bytes);

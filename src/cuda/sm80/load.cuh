@@ -41,19 +41,17 @@ struct CpAsyncPipeline {
   uint32_t target_k;     // this thread's chunk of row `row0` in stage 0
   const char* source_k;  // the same place in the next block to load
   const char* source_v;
-  int32_t next_block;
   int32_t block_end;
-  int32_t load_stage = 0;
   int32_t read_stage = 0;
 
   __device__ __forceinline__ CpAsyncPipeline(const ForwardParams& p, const TileContext& tile,
                                              const layout::BlockRange& range, uint32_t shared)
-      : params(p), next_block(range.begin), block_end(range.end) {
+      : params(p), block_end(range.end) {
     const int32_t thread = ptx::thread_index_x();
     const int32_t row0 = first_row(thread);
     const int32_t chunk = first_chunk(thread);
     target_k = shared + kConfig.shared_plan().k + kConfig.kv_tile().offset_bytes(row0, chunk);
-    const int64_t key = static_cast<int64_t>(next_block) * kConfig.block_n + row0;
+    const int64_t key = static_cast<int64_t>(range.begin) * kConfig.block_n + row0;
     source_k = p.k + tile.batch * p.k_strides.batch + tile.head_kv * p.k_strides.head +
                key * p.k_strides.row + chunk * layout::kChunkBytes;
     source_v = p.v + tile.batch * p.v_strides.batch + tile.head_kv * p.v_strides.head +
@@ -103,29 +101,29 @@ struct CpAsyncPipeline {
     }
   }
 
-  __device__ __forceinline__ void load_k() {
-    copy<kTile>(target_k + load_stage * kTile.bytes(), source_k, params.k_strides.row,
-                params.mask.seqlen_k - next_block * kConfig.block_n, params.head_dim);
+  // Block `block` into stage `stage`; blocks are loaded in order.
+  __device__ __forceinline__ void load_k(int32_t block, int32_t stage) {
+    copy<kTile>(target_k + stage * kTile.bytes(), source_k, params.k_strides.row,
+                params.mask.seqlen_k - block * kConfig.block_n, params.head_dim);
     source_k += kConfig.block_n * params.k_strides.row;
   }
-  __device__ __forceinline__ void load_v(int32_t block) {
-    copy<kTile>(target_k + kStages * kTile.bytes() + load_stage * kTile.bytes(), source_v,
-                params.v_strides.row, params.mask.seqlen_k - block * kConfig.block_n,
-                params.head_dim_v);
+  __device__ __forceinline__ void load_v(int32_t block, int32_t stage) {
+    copy<kTile>(target_k + (kStages + stage) * kTile.bytes(), source_v, params.v_strides.row,
+                params.mask.seqlen_k - block * kConfig.block_n, params.head_dim_v);
     source_v += kConfig.block_n * params.v_strides.row;
   }
-  __device__ __forceinline__ void load_next() {
-    if (next_block < block_end) {
-      load_k();
-      load_v(next_block);
-      ++next_block;
-      if constexpr (kStages > 1) load_stage = load_stage + 1 == kStages ? 0 : load_stage + 1;
+  // K and V of a block, if there is such a block, as one commit group, which may be empty.
+  __device__ __forceinline__ void load_group(int32_t block, int32_t stage) {
+    if (block < block_end) {
+      load_k(block, stage);
+      load_v(block, stage);
     }
     ptx::cp_async_commit_group();
   }
 
   // Q is in the first group.
-  __device__ __forceinline__ void start(const TileContext& tile, uint32_t shared) {
+  __device__ __forceinline__ void start(const TileContext& tile, int32_t first_block,
+                                        uint32_t shared) {
     const int32_t thread = ptx::thread_index_x();
     const int32_t row0 = first_row(thread);
     const int32_t chunk = first_chunk(thread);
@@ -136,12 +134,11 @@ struct CpAsyncPipeline {
     copy<kQTile>(shared + kConfig.shared_plan().q + kConfig.q_tile().offset_bytes(row0, chunk),
                  source, params.q_strides.row, params.seqlen_q - tile.row_begin, params.head_dim);
     if constexpr (kStages == 1) {
-      load_k();
-      ++next_block;
+      load_k(first_block, 0);
       ptx::cp_async_commit_group();
     } else {
 #pragma unroll
-      for (int i = 0; i < kStages - 1; ++i) load_next();
+      for (int i = 0; i < kStages - 1; ++i) load_group(first_block + i, i);
     }
   }
   __device__ __forceinline__ void await_q() {
@@ -149,30 +146,27 @@ struct CpAsyncPipeline {
     ptx::barrier_sync_cta();
   }
 
-  __device__ __forceinline__ void before_scores() {
+  __device__ __forceinline__ void before_scores(int32_t block) {
     if constexpr (kStages == 1) {
       ptx::cp_async_wait_group<0>();
       ptx::barrier_sync_cta();  // K(j) is there; V(j-1) has been read by all
-      load_v(next_block - 1);
+      load_v(block, 0);
       ptx::cp_async_commit_group();
     } else {
       ptx::cp_async_wait_group<kStages - 2>();
       ptx::barrier_sync_cta();  // K(j), V(j) are there; block j - 1 has been read by all
-      load_next();
+      load_group(block + kStages - 1, read_stage == 0 ? kStages - 1 : read_stage - 1);
     }
   }
-  __device__ __forceinline__ void after_scores() {
+  __device__ __forceinline__ void after_scores(int32_t block) {
     if constexpr (kStages == 1) {
       ptx::cp_async_wait_group<0>();
       ptx::barrier_sync_cta();  // V(j) is there; K(j) has been read by all
-      if (next_block < block_end) {
-        load_k();
-        ++next_block;
-        ptx::cp_async_commit_group();
-      }
+      if (block + 1 < block_end) load_k(block + 1, 0);
+      ptx::cp_async_commit_group();
     }
   }
-  __device__ __forceinline__ void before_values() {}
+  __device__ __forceinline__ void before_values(int32_t) {}
   __device__ __forceinline__ void after_values() {
     if constexpr (kStages > 1) read_stage = read_stage + 1 == kStages ? 0 : read_stage + 1;
   }
@@ -197,9 +191,9 @@ struct TmaPipeline {
   const ForwardParams& params;
   const TileContext& tile;
   uint32_t shared;
-  int32_t next_block;
+  int32_t next_block;  // to issue
   int32_t block_end;
-  layout::PipelineState<kStages> load_state;  // of the next block to issue
+  layout::PipelineState<kStages> load_state;  // of next_block
   layout::PipelineState<kStages> read_state;  // of block j
 
   // full_k[stage], empty_k[stage], full_v[stage], empty_v[stage]; with several stages the first two
@@ -272,7 +266,7 @@ struct TmaPipeline {
     load_v(next_block - 1);
   }
 
-  __device__ __forceinline__ void start(const TileContext&, uint32_t) {
+  __device__ __forceinline__ void start(const TileContext&, int32_t, uint32_t) {
     if (threadIdx.x == 0) {
 #pragma unroll
       for (int stage = 0; stage < kStages; ++stage) {
@@ -300,7 +294,7 @@ struct TmaPipeline {
   // Q's bytes count against the first block's barrier.
   __device__ __forceinline__ void await_q() { ptx::mbarrier_wait(full_k(0), 0); }
 
-  __device__ __forceinline__ void before_scores() {
+  __device__ __forceinline__ void before_scores(int32_t) {
     if (threadIdx.x == 0) {
       if constexpr (kSeparate) {
         load_next_v();
@@ -311,10 +305,10 @@ struct TmaPipeline {
     ptx::sync_warp();
     ptx::mbarrier_wait(full_k(read_state.stage), read_state.phase);
   }
-  __device__ __forceinline__ void after_scores() {
+  __device__ __forceinline__ void after_scores(int32_t) {
     if constexpr (kSeparate) arrive(empty_k(0));
   }
-  __device__ __forceinline__ void before_values() {
+  __device__ __forceinline__ void before_values(int32_t) {
     if constexpr (kSeparate) {
       if (threadIdx.x == 0) load_next_k<false>();
       ptx::sync_warp();
