@@ -29,6 +29,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "cpu/convert.h"
 #include "cpu/forward_plan.h"
@@ -54,7 +55,7 @@ struct Buffers {
   uint16_t* v;      // [parts][Dv][block_n]
   float* s;         // [block_n][kPanel]
   uint32_t* p;      // [parts][block_n / 2][kPanel]
-  float* block;     // [kStep][kPanel], of O^T
+  float* block;     // [2][kStep][kPanel], of O^T
   uint16_t* lines;  // [8][parts][wide], rows of Q or V
   uint32_t* words;  // [4][wide]
 
@@ -263,20 +264,37 @@ bool load_values(const ForwardPlan& plan, int64_t group, int64_t n_begin, KeyRan
 
 // ---------------------------------------------------------------------------------- products
 
+// Rows of A that a later product reads. Rows that a tile load does not find in L1 cost it their
+// latency one by one, so they are fetched ahead.
+struct Ahead {
+  const uint16_t* rows = nullptr;  // 32 of them
+  int64_t stride_bytes = 0;
+
+  HWY_INLINE void fetch(int64_t step) const {
+    if (rows == nullptr) return;
+    const char* at = reinterpret_cast<const char*>(rows + step * kStep);
+    HWY_UNROLL(8)
+    for (int64_t row = 0; row < 2 * kTileRows; ++row) {
+      __builtin_prefetch(at + row * stride_bytes);
+    }
+  }
+};
+
 // C[32][32] += A[32][kStep n] B[kStep n][32] into tiles 0 to 3. A's rows are a_stride bytes apart,
 // B's are those of a panel.
 template <typename Tiles>
 HWY_INLINE void accumulate(Tiles& tiles, const uint16_t* a, int64_t a_stride, const uint32_t* b,
-                           int64_t steps) {
+                           int64_t steps, const Ahead& ahead) {
   for (int64_t step = 0; step < steps; ++step, a += kStep, b += kStep / 2 * kPanel) {
     tiles.template load<4>(a, a_stride);
     tiles.template load<6>(b, kRowBytes);
-    tiles.template load<5>(a + kTileRows * (a_stride / 2), a_stride);
-    tiles.template load<7>(b + kTileRows, kRowBytes);
     tiles.template multiply_add<0, 4, 6>();
+    tiles.template load<5>(a + kTileRows * (a_stride / 2), a_stride);
     tiles.template multiply_add<2, 5, 6>();
+    tiles.template load<7>(b + kTileRows, kRowBytes);
     tiles.template multiply_add<1, 4, 7>();
     tiles.template multiply_add<3, 5, 7>();
+    ahead.fetch(step);
   }
 }
 
@@ -297,10 +315,30 @@ HWY_INLINE void store_block(Tiles& tiles, float* to) {
   tiles.template store<3>(to + kTileRows * kPanel + kTileRows, kRowBytes);
 }
 
-// S^T = K Q^T for the panel's keys, rounded up to kKeyBlock.
+// The largest scores of the rows over the keys of a block, those that a row does not see made
+// -infinity.
+HWY_INLINE void fold_peak(float* HWY_RESTRICT s, const PanelView& panel, int64_t key,
+                          Vector (&peak)[kVectors]) {
+  const Vector hidden = hn::Set(kTag, -std::numeric_limits<float>::infinity());
+  const int64_t end = std::min(key + kKeyBlock, panel.end);
+  for (int64_t j = key; j < end; ++j) {
+    HWY_UNROLL(2)
+    for (int n = 0; n < kVectors; ++n) {
+      float* at = s + j * kPanel + n * kLanes;
+      Vector x = hn::Load(kTag, at);
+      if (panel.masked) {
+        x = hn::IfThenElse(sees(panel, j, n * kLanes), x, hidden);
+        hn::Store(x, kTag, at);
+      }
+      peak[n] = hn::Max(peak[n], x);
+    }
+  }
+}
+
+// S^T = K Q^T for the panel's keys, rounded up to kKeyBlock, and the rows' largest scores.
 template <int kParts, typename Tiles>
 HWY_INLINE void scores(Tiles& tiles, const Buffers& buffers, const ForwardPlan& plan,
-                       const uint32_t* q, const PanelView& panel) {
+                       const uint32_t* q, const PanelView& panel, Vector (&peak)[kVectors]) {
   const int64_t steps = buffers.head_dim / kStep;
   const int64_t q_part = buffers.head_dim / 2 * kPanel;
   const int64_t k_part = plan.block_n * buffers.head_dim;
@@ -308,13 +346,20 @@ HWY_INLINE void scores(Tiles& tiles, const Buffers& buffers, const ForwardPlan& 
     clear(tiles);
     // Small parts first.
     for (int a = kParts - 1; a >= 0; --a) {
+      const uint16_t* k = buffers.k + a * k_part + key * buffers.head_dim;
       for (int b = kParts - 1; b >= 0; --b) {
-        accumulate(tiles, buffers.k + a * k_part + key * buffers.head_dim, buffers.head_dim * 2,
-                   q + b * q_part, steps);
+        Ahead ahead;
+        if (b == 0 && key + kKeyBlock < panel.end) {
+          ahead = {k + kKeyBlock * buffers.head_dim, buffers.head_dim * 2};
+        }
+        accumulate(tiles, k, buffers.head_dim * 2, q + b * q_part, steps, ahead);
       }
     }
+    // The vectors look at the block before while the tiles work on this one.
+    if (key > panel.begin) fold_peak(buffers.s, panel, key - kKeyBlock, peak);
     store_block(tiles, buffers.s + key * kPanel);
   }
+  fold_peak(buffers.s, panel, (panel.end - 1) / kKeyBlock * kKeyBlock, peak);
 }
 
 // Two keys' probabilities as words of bfloat16, `even` in the low half. Ties round up; they have no
@@ -345,27 +390,8 @@ HWY_INLINE Vector weight(Vector s, Vector c, Vector maximum) {
 // by. The scale is positive.
 template <int kParts>
 HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const PanelView& panel,
-                        float scale, float* shrink) {
-  float* HWY_RESTRICT s = buffers.s;
-  Vector peak[kVectors];
-  for (int n = 0; n < kVectors; ++n) peak[n] = hn::Set(kTag, -std::numeric_limits<float>::max());
-  if (panel.masked) {
-    const Vector hidden = hn::Set(kTag, -std::numeric_limits<float>::infinity());
-    for (int64_t j = panel.begin; j < panel.end; ++j) {
-      for (int n = 0; n < kVectors; ++n) {
-        float* at = s + j * kPanel + n * kLanes;
-        const Vector x = hn::IfThenElse(sees(panel, j, n * kLanes), hn::Load(kTag, at), hidden);
-        hn::Store(x, kTag, at);
-        peak[n] = hn::Max(peak[n], x);
-      }
-    }
-  } else {
-    for (int64_t j = panel.begin; j < panel.end; ++j) {
-      for (int n = 0; n < kVectors; ++n) {
-        peak[n] = hn::Max(peak[n], hn::Load(kTag, s + j * kPanel + n * kLanes));
-      }
-    }
-  }
+                        const Vector (&peak)[kVectors], float scale, float* shrink) {
+  const float* HWY_RESTRICT s = buffers.s;
   const Vector c = hn::Set(kTag, scale);
   Vector maximum[kVectors];
   Vector sum[kVectors];
@@ -414,33 +440,46 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
   }
 }
 
-// O^T = shrink * O^T + V^T P^T.
+// O^T = shrink * O^T + the sum over a tile, for kStep head dims.
+HWY_INLINE void fold_output(float* HWY_RESTRICT o, const float* HWY_RESTRICT sum,
+                            const float* HWY_RESTRICT shrink) {
+  for (int n = 0; n < kVectors; ++n) {
+    const Vector factor = hn::Load(kTag, shrink + n * kLanes);
+    HWY_UNROLL(4)
+    for (int64_t at = n * kLanes; at < kStep * kPanel; at += kPanel) {
+      hn::Store(hn::MulAdd(hn::Load(kTag, o + at), factor, hn::Load(kTag, sum + at)), kTag, o + at);
+    }
+  }
+}
+
+// O^T = shrink * O^T + V^T P^T. `next_keys` are the rows of K that the next panel begins with.
 template <int kParts, typename Tiles>
 HWY_INLINE void outputs(Tiles& tiles, const Buffers& buffers, const ForwardPlan& plan,
-                        const PanelView& panel, const float* shrink) {
+                        const PanelView& panel, const float* shrink, const Ahead& next_keys) {
   const int64_t steps = (panel.end - panel.begin + kStep - 1) / kStep;
+  const int64_t v_stride = plan.block_n * 2;
   const int64_t v_part = plan.block_n * buffers.head_dim_v;
   const int64_t p_part = plan.block_n / 2 * kPanel;
   const uint32_t* p = buffers.p + panel.begin / 2 * kPanel;
+  // Two blocks in turns: the vectors fold one while the tiles work on the other.
+  float* block = buffers.block;
+  float* other = buffers.block + kStep * kPanel;
   for (int64_t d = 0; d < buffers.head_dim_v; d += kStep) {
-    clear(tiles);
     const uint16_t* v = buffers.v + d * plan.block_n + panel.begin;
+    const bool last = d + kStep >= buffers.head_dim_v;
+    const Ahead ahead = last ? next_keys : Ahead{v + kStep * plan.block_n, v_stride};
+    clear(tiles);
     if (kParts == 2) {
-      accumulate(tiles, v + v_part, plan.block_n * 2, p, steps);
-      accumulate(tiles, v, plan.block_n * 2, p + p_part, steps);
+      const Ahead second = last ? Ahead{} : Ahead{ahead.rows + v_part, v_stride};
+      accumulate(tiles, v + v_part, v_stride, p, steps, second);
+      accumulate(tiles, v, v_stride, p + p_part, steps, Ahead{});
     }
-    accumulate(tiles, v, plan.block_n * 2, p, steps);
-    store_block(tiles, buffers.block);
-    float* o = panel.o + d * kPanel;
-    for (int64_t i = 0; i < kStep * kPanel; i += kPanel) {
-      for (int n = 0; n < kVectors; ++n) {
-        const int64_t at = i + n * kLanes;
-        hn::Store(hn::MulAdd(hn::Load(kTag, o + at), hn::Load(kTag, shrink + n * kLanes),
-                             hn::Load(kTag, buffers.block + at)),
-                  kTag, o + at);
-      }
-    }
+    accumulate(tiles, v, v_stride, p, steps, ahead);
+    if (d > 0) fold_output(panel.o + (d - kStep) * kPanel, other, shrink);
+    store_block(tiles, block);
+    std::swap(block, other);
   }
+  fold_output(panel.o + (buffers.head_dim_v - kStep) * kPanel, other, shrink);
 }
 
 // ---------------------------------------------------------------------------------- the item
@@ -468,7 +507,7 @@ inline Layout layout_of(const ForwardPlan& plan) {
   layout.v = take(plan.block_n * head_dim_v * 2 * parts);
   layout.s = take(plan.block_n * kPanel * 4);
   layout.p = take(plan.block_n * kPanel * 2 * parts);
-  layout.block = take(kStep * kPanel * 4);
+  layout.block = take(2 * kStep * kPanel * 4);
   layout.lines = take(8 * parts * wide * 2);
   layout.words = take(4 * wide * 4);
   layout.rows = take(row_bytes(layout.tile_rows, kPanel));
@@ -525,9 +564,16 @@ HWY_NOINLINE bool run_parts(const ForwardPlan& plan, int64_t group, int64_t m_bl
       const PanelView panel = view_panel(tile, index, n_begin, keys, kKeyBlock);
       if (panel.begin >= panel.end) continue;
       const uint32_t* q = buffers.q + index * kParts * buffers.head_dim / 2 * kPanel;
-      scores<kParts>(tiles, buffers, plan, q, panel);
-      softmax<kParts>(buffers, plan, panel, scale, shrink);
-      outputs<kParts>(tiles, buffers, plan, panel, shrink);
+      Vector peak[kVectors];
+      for (int n = 0; n < kVectors; ++n) {
+        peak[n] = hn::Set(kTag, -std::numeric_limits<float>::max());
+      }
+      scores<kParts>(tiles, buffers, plan, q, panel, peak);
+      const Ahead values = {buffers.v + panel.begin, plan.block_n * 2};
+      for (int64_t step = 0; step * kStep < panel.end - panel.begin; ++step) values.fetch(step);
+      softmax<kParts>(buffers, plan, panel, peak, scale, shrink);
+      outputs<kParts>(tiles, buffers, plan, panel, shrink,
+                      {buffers.k + panel.begin * buffers.head_dim, buffers.head_dim * 2});
     }
   }
   store_results(tile, split);
