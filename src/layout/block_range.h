@@ -47,8 +47,8 @@ struct BlockRange {
 
 // The range of rows [row_begin, row_end). The keys of the first row begin and end first, those of
 // the last row last: the union lies between the first's begin and the last's end, what all see
-// between the last's begin and the first's end. (A block inside the union that no row sees can only
-// arise where a window is narrower than the step between rows, which is one.)
+// between the last's begin and the first's end. The union has no gap: from a row to the next its
+// keys move by one, and a row without keys is followed or preceded by such rows only.
 TILEFOLD_HOST_DEVICE constexpr BlockRange block_range(const Mask& mask, int32_t row_begin,
                                                       int32_t row_end, int32_t block_keys) {
   if (row_begin >= row_end || mask.diagonal_left > mask.diagonal_right) return {};

@@ -11,6 +11,7 @@
 #include "cuda/ptx/warp.cuh"
 #include "cuda/sm80/config.h"
 #include "cuda/sm80/coordinates.cuh"
+#include "cuda/sm80/lane_addresses.h"
 #include "cuda/sm80/params.h"
 #include "cuda/sm80/softmax.cuh"
 #include "layout/tile.h"
@@ -152,23 +153,17 @@ __device__ __forceinline__ void normalize(float (&rO)[kConfig.m16()][2 * kConfig
 template <ForwardConfig kConfig>
 __device__ __forceinline__ void stage_output(const float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
                                              uint32_t shared, const WarpContext& warp) {
-  constexpr layout::Tile kTile = kConfig.q_tile();
   const uint32_t lane_address =
-      (shared + kConfig.shared_plan().q +
-       kTile.offset_bytes(warp.row_group * kConfig.rows_per_warp() + warp.lane / 4, 0) +
-       warp.lane % 4 * 4) ^
-      (warp.half * 2 * layout::kChunkBytes);
+      output_lane_address<kConfig>(shared, warp.row_group, warp.half, warp.lane);
 #pragma unroll
   for (int m = 0; m < kConfig.m16(); ++m) {
 #pragma unroll
     for (int d = 0; d < 2 * kConfig.d16(); ++d) {
-      const int block = d / 2 * kConfig.warps_per_row_group();
-      const uint32_t address =
-          (lane_address ^ kTile.k16_xor(block) ^ (d % 2 * layout::kChunkBytes)) +
-          kTile.k16_page_bytes(block) + m * kTile.rows16_bytes();
-      ptx::st_shared_u32(address, ptx::cvt_pack<kConfig.dtype>(rO[m][d][0], rO[m][d][1]));
-      ptx::st_shared_u32(address + 8 * kTile.row_bytes(),
-                         ptx::cvt_pack<kConfig.dtype>(rO[m][d][2], rO[m][d][3]));
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        ptx::st_shared_u32(output_store_address<kConfig>(lane_address, m, d, r),
+                           ptx::cvt_pack<kConfig.dtype>(rO[m][d][2 * r], rO[m][d][2 * r + 1]));
+      }
     }
   }
 }
@@ -180,24 +175,23 @@ __device__ __forceinline__ void store_output(const ForwardParams& params, const 
                                              uint32_t shared, const WarpContext& warp) {
   constexpr layout::Tile kTile = kConfig.q_tile();
   constexpr int kChunks = kTile.chunks_per_page();
-  constexpr int kRowStep = 32 / kChunks;
+  constexpr int kRowStep = output_row_step<kConfig>();
   constexpr int kRows = kConfig.rows_per_warp() / kConfig.warps_per_row_group();
-  const int row0 = warp.half * kRows + warp.lane / kChunks;
-  const int chunk = warp.lane % kChunks;
+  const layout::Coord first = output_first_chunk<kConfig>(warp.half, warp.lane);
   char* o = params.o + tile.batch * params.o_strides.batch + tile.head * params.o_strides.head;
 #pragma unroll
   for (int i = 0; i < kRows / kRowStep; ++i) {
-    const int row = row0 + i * kRowStep;
+    const int row = first.row + i * kRowStep;
     if (warp.row_begin + row >= params.seqlen_q) break;
     char* o_row = o + (warp.row_begin + row) * params.o_strides.row;
 #pragma unroll
     for (int page = 0; page < kTile.num_pages(); ++page) {
-      const int column = page * kTile.page_columns() + chunk * layout::kChunkElems;
+      const int column = page * kTile.page_columns() + first.column * layout::kChunkElems;
       if (column >= params.head_dim_v) break;
       uint32_t x[4];
       ptx::ld_shared_v4(x, shared + kConfig.shared_plan().q +
                                kTile.offset_bytes(warp.row_group * kConfig.rows_per_warp() + row,
-                                                  page * kChunks + chunk));
+                                                  page * kChunks + first.column));
       ptx::st_global_v4(o_row + column * layout::kElementBytes, x);
     }
   }

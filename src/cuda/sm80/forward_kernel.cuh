@@ -16,6 +16,7 @@
 #include "cuda/sm80/config.h"
 #include "cuda/sm80/coordinates.cuh"
 #include "cuda/sm80/epilogue.cuh"
+#include "cuda/sm80/lane_addresses.h"
 #include "cuda/sm80/load.cuh"
 #include "cuda/sm80/params.h"
 #include "cuda/sm80/products.cuh"
@@ -113,8 +114,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
 
   // ---- Shared memory ----
   const uint32_t shared = ptx::shared_address(ptx::dynamic_shared_memory());
-  const LaneAddresses<kConfig> lane_addresses(shared, at.warp.row_group, at.warp.half,
-                                              at.warp.lane);
+  const LaneAddresses<kConfig> lane(shared, at.warp.row_group, at.warp.half, at.warp.lane);
 
   // ---- Prologue ----
   float rO[kM16][2 * kD16][4];
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
     uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];
     if constexpr (kConfig.q_in_registers) {
       pipeline.await_q();
-      load_q_fragments<kConfig>(rQ, lane_addresses.q);
+      load_q_fragments<kConfig>(rQ, lane);
     }
 
     // ---- Main loop over key blocks ----
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
 
       // rS = sQ sK^T
       float rS[kM16][2 * kN16][4];
-      compute_scores<kConfig>(rS, rQ, lane_addresses.q, lane_addresses.k + stage_bytes);
+      compute_scores<kConfig>(rS, rQ, lane, stage_bytes);
       if (softmax.prescale) softmax.prescale_scores(rS, params.softmax_scale);
       if (warp_range.masks(n_block)) {
         const int32_t key = n_block * kBlockN + at.warp.half * 16 + at.warp.lane % 4 * 2;
@@ -165,13 +165,13 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
       update_row_max<kConfig>(softmax, rS, rO, params, shared, at.warp);
       softmax.exponentiate(rS);
       if constexpr (kConfig.pair) {
-        store_probabilities<kConfig>(rS, lane_addresses.p_store);
+        store_probabilities<kConfig>(rS, lane);
         sync_row_group<kConfig>(at.warp);  // both halves of P are there
       }
       pipeline.before_values(n_block);
 
       // rO += rP sV
-      accumulate_values<kConfig>(rO, rS, lane_addresses.p, lane_addresses.v + stage_bytes);
+      accumulate_values<kConfig>(rO, rS, lane, stage_bytes);
       pipeline.after_values();
     }
   }
