@@ -175,7 +175,7 @@ __device__ __forceinline__ void repair_output(const OnlineSoftmax<kConfig.m16()>
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const uint32_t place = rows + (warp.lane / 4 + 16 * m + 8 * r) * 8;
-      if (warp.lane % 4 == 0) {
+      if (warp.lane % 4 == 0 && warp.half == 0) {
         ptx::st_shared_f32(place, softmax.row_max[m][r]);
         ptx::st_shared_f32(place + 4, softmax.row_sum[m][r]);
       }
