@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "attention.h"
@@ -101,6 +103,13 @@ ForwardSetup::ForwardSetup(const reference::Case& wanted) : c(wanted) {
   if (c.want_lse) add("LSE", instance.lse, true);
 }
 
+void ForwardSetup::hide_non_finite() {
+  const int64_t last = c.seqlen_k - 1;
+  instance.v.put(INFINITY, 0, 0, last * 7 / 10, 3);
+  instance.v.put(NAN, 0, 0, last * 9 / 10, 5);
+  instance.k.put(NAN, 0, 0, last * 8 / 10, 1);
+}
+
 void ForwardSetup::poison_outputs() {
   instance.o.poison();
   instance.lse.poison();
@@ -128,6 +137,50 @@ std::string ForwardOutcome::message() const {
     text += "[mma count] " + std::to_string(report.count(Op::kMma)) +
             " mma where the tiles imply " + std::to_string(expected_mma) + "\n";
   return text;
+}
+
+namespace {
+std::vector<ForwardKernel>& registry() {
+  static std::vector<ForwardKernel> kernels;
+  return kernels;
+}
+}  // namespace
+
+const std::vector<ForwardKernel>& forward_kernels() { return registry(); }
+
+bool register_kernel(ForwardKernel kernel) {
+  auto& kernels = registry();
+  const auto place = std::find_if(kernels.begin(), kernels.end(), [&](const ForwardKernel& other) {
+    return other.name > kernel.name;
+  });
+  kernels.insert(place, std::move(kernel));
+  return true;
+}
+
+const ForwardKernel* find_kernel(const std::string& name) {
+  for (const ForwardKernel& kernel : registry()) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
+
+ForwardSetup setup_for(const ForwardKernel& kernel, const std::string& text) {
+  const std::string prefix = "nonfinite ";
+  const bool non_finite = text.compare(0, prefix.size(), prefix) == 0;
+  // Of two words with one key the last one counts.
+  const std::string all =
+      std::string("dtype=") + (kernel.dtype == DType::kFloat16 ? "float16" : "bfloat16") +
+      " d=" + std::to_string(kernel.head_dim) + " dv=" + std::to_string(kernel.head_dim_v) + " " +
+      (non_finite ? text.substr(prefix.size()) : text);
+  reference::Case c;
+  std::string error;
+  if (!reference::from_string(all, &c, &error)) {
+    std::fprintf(stderr, "%s: %s\n", all.c_str(), error.c_str());
+    std::exit(2);
+  }
+  ForwardSetup setup(c);
+  if (non_finite) setup.hide_non_finite();
+  return setup;
 }
 
 TensorMap host_tensor_map(const TensorMapOperand& operand) {

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <ostream>
 #include <string>
+#include <vector>
 
 #include "cases.h"
 #include "core/problem.h"
@@ -27,6 +26,8 @@ struct ForwardSetup {
   // The tensors get gaps between rows and between heads, unless the case gives them strides of its
   // own.
   explicit ForwardSetup(const reference::Case& wanted);
+  // Puts infinities and NaN where, under a causal mask, most rows do not see them.
+  void hide_non_finite();
   // Fills the outputs with NaN again.
   void poison_outputs();
   // O and LSE against the reference (computed once per case). Also checks that nothing around them
@@ -52,18 +53,34 @@ struct ForwardOutcome {
   std::string message() const;
 };
 
-// A compiled kernel of the table, for the host.
+// How a kernel is run.
+struct ForwardRun {
+  uint64_t seed = 0;
+  int num_splits = 1;                   // sm80: K and V split over CTAs
+  std::function<void(Launch&)> adjust;  // last word on the launch
+};
+
+// A kernel of the table, compiled for the host.
 struct ForwardKernel {
   std::string name;
+  const char* family;
   DType dtype;
   int head_dim;
+  int head_dim_v;
   bool masked;  // takes masks and any scale
-  std::function<ForwardOutcome(ForwardSetup&, uint64_t seed,
-                               const std::function<void(Launch&)>& adjust)>
-      run;
   int block_m;
   int block_n;
+  std::function<ForwardOutcome(ForwardSetup&, const ForwardRun&)> run;
 };
+
+// The kernels that are linked in, by name; register_kernel() adds one (and returns true).
+const std::vector<ForwardKernel>& forward_kernels();
+bool register_kernel(ForwardKernel kernel);
+const ForwardKernel* find_kernel(const std::string& name);
+
+// A problem for a kernel: its dtype and head dims, and what `text` says (reference::from_string). A
+// text that begins with "nonfinite " also hides non-finite values.
+ForwardSetup setup_for(const ForwardKernel& kernel, const std::string& text);
 
 // As src/cuda/tensor_map.cc encodes it, for the lane machine's TMA.
 TensorMap host_tensor_map(const TensorMapOperand& operand);

@@ -34,7 +34,7 @@ struct MmaArgs {
 
 void observe(Machine& machine, Warp& warp, SiteId site, Op op, const char* instruction, bool bfloat,
              std::vector<FragmentEvent::Operand> operands) {
-  machine.launch.observe({op, instruction, machine.site(site), warp.index, warp.occurrences[site]++,
+  machine.launch.observe({op, instruction, machine.site(site), warp.index, warp.occurrences[site],
                           std::move(operands), bfloat});
 }
 
@@ -57,7 +57,7 @@ void execute_ldmatrix(Machine& machine, Warp& warp, void* const* all, SiteId sit
       Lane& lane = machine.lane_of(warp, 8 * m + row);
       const uint32_t address = static_cast<MatrixArgs*>(all[lane.in_warp])->address;
       if (!machine.check_shared(lane, site, address, 16, 16, "ldmatrix")) continue;
-      machine.note_read(address, 16, lane, true, site);
+      machine.note_read(address, 16, lane, false, site);
       std::memcpy(element[row], machine.shared(address), 16);
       rows[lane.in_warp] = address;
     }
@@ -75,6 +75,7 @@ void execute_ldmatrix(Machine& machine, Warp& warp, void* const* all, SiteId sit
             {operand<MatrixArgs>("r", false, first.num_matrices, all, [](const MatrixArgs& args) {
               return const_cast<const uint32_t*>(args.registers);
             })});
+    ++warp.occurrences[site];
   }
 }
 
@@ -167,7 +168,7 @@ void execute_mma(Machine& machine, Warp& warp, void* const* all, SiteId site) {
             {operand<MmaArgs>("D", true, 4, all, [](const MmaArgs& args) {
               return reinterpret_cast<const uint32_t*>(args.d);
             })});
-    --warp.occurrences[site];  // both looks are of one instruction
+    ++warp.occurrences[site];
   }
 }
 

@@ -2,46 +2,19 @@
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
+#include <cmath>
+#include <vector>
 
+#include "cuda/sm80/combine_kernel.cuh"
 #include "cuda/sm80/forward_kernel.cuh"
+#include "cuda/sm80/make_params.h"
 #include "forward_run.h"
 
 namespace tilefold::lane_machine {
 
 inline sm80::ForwardParams sm80_params(const sm80::ForwardConfig& config,
-                                       const ForwardProblem& problem) {
-  sm80::ForwardParams params{};
-  const auto bytes = [](const Strides& strides, int64_t element) {
-    return sm80::ByteStrides{strides.batch * element, strides.head * element,
-                             strides.row * element};
-  };
-  params.q = static_cast<const char*>(problem.q);
-  params.k = static_cast<const char*>(problem.k);
-  params.v = static_cast<const char*>(problem.v);
-  params.o = static_cast<char*>(problem.o);
-  params.lse = reinterpret_cast<char*>(problem.lse);
-  params.q_strides = bytes(problem.q_strides, 2);
-  params.k_strides = bytes(problem.k_strides, 2);
-  params.v_strides = bytes(problem.v_strides, 2);
-  params.o_strides = bytes(problem.o_strides, 2);
-  params.lse_strides = bytes(problem.lse_strides, 4);
-  params.grid.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
-  params.grid.num_m_blocks =
-      static_cast<int32_t>((problem.seqlen_q + config.block_m - 1) / config.block_m);
-  params.grid.num_splits = 1;
-  params.mask = {static_cast<int32_t>(problem.seqlen_k),
-                 static_cast<int32_t>(problem.diagonal_left),
-                 static_cast<int32_t>(problem.diagonal_right)};
-  params.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
-  params.num_heads = static_cast<int32_t>(problem.num_heads);
-  params.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
-  params.head_dim = static_cast<int32_t>(problem.head_dim);
-  params.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
-  params.softmax_scale = problem.scale;
-  params.softmax_scale_log2 = problem.scale * sm80::kLog2E;
-  params.prescale = !(params.softmax_scale_log2 >= FLT_MIN && params.softmax_scale_log2 <= FLT_MAX);
-  params.empty_row_lse = problem.empty_row_lse;
+                                       const ForwardProblem& problem, int num_splits) {
+  sm80::ForwardParams params = sm80::make_params(config, problem, num_splits);
   if (config.load == sm80::LoadPath::kTma) {
     const auto map = [&](const char* name, const void* data, const Strides& strides, int64_t heads,
                          int64_t rows, int64_t columns, const layout::Tile& tile) {
@@ -81,32 +54,64 @@ inline uint64_t sm80_expected_mma(const sm80::ForwardConfig& config,
 }
 
 template <class Row>
-ForwardKernel sm80_kernel(const char* name) {
-  ForwardKernel kernel;
-  kernel.name = name;
-  kernel.dtype = Row::kConfig.dtype;
-  kernel.head_dim = Row::kConfig.head_dim;
-  kernel.masked = true;
-  kernel.block_m = Row::kConfig.block_m;
-  kernel.block_n = Row::kConfig.block_n;
-  kernel.run = [kernel_name = kernel.name](ForwardSetup& setup, uint64_t seed,
-                                           const std::function<void(Launch&)>& adjust) {
-    setup.poison_outputs();
-    const sm80::ForwardParams params = sm80_params(Row::kConfig, setup.problem);
-    Launch launch;
-    launch.kernel = kernel_name.c_str();
-    launch.grid.x = static_cast<unsigned>(params.grid.num_batch_heads * params.grid.num_m_blocks);
-    launch.block.x = static_cast<unsigned>(Row::kConfig.threads());
-    launch.shared_bytes = static_cast<uint32_t>(Row::kConfig.smem_bytes());
-    launch.seed = seed;
-    if (adjust) adjust(launch);
-    ForwardOutcome outcome;
-    outcome.report = run(launch, setup.memory, [&] { sm80::forward_kernel<Row>(params); });
-    outcome.comparison = setup.compare();
-    outcome.expected_mma = sm80_expected_mma(Row::kConfig, params);
-    return outcome;
-  };
-  return kernel;
+ForwardOutcome run_sm80(ForwardSetup& setup, const ForwardRun& how, const char* name) {
+  constexpr sm80::ForwardConfig kConfig = Row::kConfig;
+  setup.poison_outputs();
+  sm80::ForwardParams params = sm80_params(kConfig, setup.problem, how.num_splits);
+  GlobalMemory memory = setup.memory;
+  const size_t rows = static_cast<size_t>(how.num_splits) *
+                      static_cast<size_t>(params.grid.num_batch_heads * params.seqlen_q);
+  std::vector<float> workspace;
+  if (how.num_splits > 1) {
+    const size_t columns = static_cast<size_t>(params.head_dim_v);
+    workspace.assign(rows * (columns + 2) + 4, NAN);
+    params.partial_o = workspace.data();
+    params.partial_ml = workspace.data() + rows * columns;
+    memory.add("partial O", params.partial_o, rows * columns * sizeof(float), true);
+    memory.add("partial m, l", params.partial_ml, rows * 2 * sizeof(float), true);
+  }
+  Launch launch;
+  launch.kernel = name;
+  launch.grid.x = static_cast<unsigned>(params.grid.num_batch_heads * params.grid.num_m_blocks *
+                                        how.num_splits);
+  launch.block.x = static_cast<unsigned>(kConfig.threads());
+  launch.shared_bytes = static_cast<uint32_t>(kConfig.smem_bytes());
+  launch.seed = how.seed;
+  if (how.adjust) how.adjust(launch);
+  ForwardOutcome outcome;
+  outcome.report = run(launch, memory, [&] { sm80::forward_kernel<Row>(params); });
+  if (how.num_splits > 1) {
+    Launch combine;
+    combine.kernel = "combine_kernel";
+    combine.grid.x = static_cast<unsigned>((params.grid.num_batch_heads * params.seqlen_q + 3) / 4);
+    combine.block.x = 32 * sm80::kCombineWarps;
+    combine.seed = how.seed;
+    const RunReport report =
+        run(combine, memory, [&] { sm80::combine_kernel<kConfig.dtype>(params); });
+    outcome.report.hazards.insert(outcome.report.hazards.end(), report.hazards.begin(),
+                                  report.hazards.end());
+  }
+  outcome.comparison = setup.compare();
+  // Splits cut the visited blocks differently; those of every warp are counted without.
+  outcome.expected_mma = how.num_splits > 1 ? 0 : sm80_expected_mma(kConfig, params);
+  return outcome;
 }
 
 }  // namespace tilefold::lane_machine
+
+// Makes a line of kernels.def a kernel of the lane machine.
+#define TILEFOLD_SM80_ROW(name, ...)                                                \
+  namespace tilefold::sm80 {                                                        \
+  namespace {                                                                       \
+  struct name##_row {                                                               \
+    static constexpr ForwardConfig kConfig = {__VA_ARGS__};                         \
+  };                                                                                \
+  const bool name##_registered = lane_machine::register_kernel(                     \
+      {#name, "sm80", name##_row::kConfig.dtype, name##_row::kConfig.head_dim,      \
+       name##_row::kConfig.head_dim, true, name##_row::kConfig.block_m,             \
+       name##_row::kConfig.block_n,                                                 \
+       [](lane_machine::ForwardSetup& setup, const lane_machine::ForwardRun& how) { \
+         return lane_machine::run_sm80<name##_row>(setup, how, #name);              \
+       }});                                                                         \
+  }                                                                                 \
+  }

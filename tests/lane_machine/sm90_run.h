@@ -57,35 +57,42 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
 }
 
 template <class Row>
-ForwardKernel sm90_kernel(const char* name) {
-  ForwardKernel kernel;
-  kernel.name = name;
-  kernel.dtype = Row::kConfig.dtype;
-  kernel.head_dim = Row::kConfig.head_dim;
-  kernel.masked = Row::kConfig.masked;
-  kernel.block_m = Row::kConfig.block_m();
-  kernel.block_n = Row::kConfig.block_n;
-  kernel.run = [kernel_name = kernel.name](ForwardSetup& setup, uint64_t seed,
-                                           const std::function<void(Launch&)>& adjust) {
-    setup.poison_outputs();
-    alignas(16) uint32_t tile_counter = 0;
-    GlobalMemory memory = setup.memory;
-    memory.add("tile counter", &tile_counter, sizeof tile_counter, true);
-    const sm90::ForwardParams params = sm90_params(Row::kConfig, setup.problem, &tile_counter);
-    Launch launch;
-    launch.kernel = kernel_name.c_str();
-    // A persistent grid: two CTAs, so that each takes several tiles.
-    launch.grid.x = static_cast<unsigned>(std::min(params.num_tiles, 2));
-    launch.block.x = static_cast<unsigned>(Row::kConfig.threads());
-    launch.shared_bytes = static_cast<uint32_t>(Row::kConfig.smem_bytes());
-    launch.seed = seed;
-    if (adjust) adjust(launch);
-    ForwardOutcome outcome;
-    outcome.report = run(launch, memory, [&] { sm90::forward<Row::kConfig>(params); });
-    outcome.comparison = setup.compare();
-    return outcome;
-  };
-  return kernel;
+ForwardOutcome run_sm90(ForwardSetup& setup, const ForwardRun& how, const char* name) {
+  constexpr sm90::ForwardConfig kConfig = Row::kConfig;
+  setup.poison_outputs();
+  alignas(16) uint32_t tile_counter = 0;
+  GlobalMemory memory = setup.memory;
+  memory.add("tile counter", &tile_counter, sizeof tile_counter, true);
+  const sm90::ForwardParams params = sm90_params(kConfig, setup.problem, &tile_counter);
+  Launch launch;
+  launch.kernel = name;
+  // A persistent grid: one CTA for every two tiles, so that CTAs take several.
+  launch.grid.x = static_cast<unsigned>((params.num_tiles + 1) / 2);
+  launch.block.x = static_cast<unsigned>(kConfig.threads());
+  launch.shared_bytes = static_cast<uint32_t>(kConfig.smem_bytes());
+  launch.seed = how.seed;
+  if (how.adjust) how.adjust(launch);
+  ForwardOutcome outcome;
+  outcome.report = run(launch, memory, [&] { sm90::forward<kConfig>(params); });
+  outcome.comparison = setup.compare();
+  return outcome;
 }
 
 }  // namespace tilefold::lane_machine
+
+// Makes a line of kernels.def a kernel of the lane machine.
+#define TILEFOLD_SM90_ROW(name, ...)                                                           \
+  namespace tilefold::sm90 {                                                                   \
+  namespace {                                                                                  \
+  struct name##_row {                                                                          \
+    static constexpr ForwardConfig kConfig = {__VA_ARGS__};                                    \
+  };                                                                                           \
+  const bool name##_registered = lane_machine::register_kernel(                                \
+      {#name, "sm90", name##_row::kConfig.dtype, name##_row::kConfig.head_dim,                 \
+       name##_row::kConfig.dim_v(), name##_row::kConfig.masked, name##_row::kConfig.block_m(), \
+       name##_row::kConfig.block_n,                                                            \
+       [](lane_machine::ForwardSetup& setup, const lane_machine::ForwardRun& how) {            \
+         return lane_machine::run_sm90<name##_row>(setup, how, #name);                         \
+       }});                                                                                    \
+  }                                                                                            \
+  }

@@ -14,4 +14,8 @@ inline uint32_t atomic_add_relaxed(uint32_t* address, uint32_t value, Site site 
   return device::atomic_add(address, value, site);
 }
 
+inline void atomic_store_relaxed(uint32_t* address, uint32_t value, Site site = Site::current()) {
+  device::store_global(address, &value, 4, site);
+}
+
 }  // namespace tilefold::ptx

@@ -22,6 +22,10 @@ inline int shfl_idx(int value, int lane, Site site = Site::current()) {
   return static_cast<int>(device::shuffle(static_cast<uint32_t>(value), lane, site));
 }
 
+inline float shfl_idx(float value, int lane, Site site = Site::current()) {
+  return std::bit_cast<float>(device::shuffle(std::bit_cast<uint32_t>(value), lane, site));
+}
+
 inline bool vote_any(bool predicate, Site site = Site::current()) {
   return device::ballot(predicate, site) != 0;
 }
