@@ -169,16 +169,17 @@ class Decoder {
       std::copy_n(&qkv[(3 * row + 1) * width_], 2 * width_, &cache[(length_ + row) * 2 * width_]);
     }
     // All three are read where they lie: strides say how far it is to the next batch, head, row and
-    // column. The new rows are the last ones, so the causal mask is aligned to the bottom right.
+    // column. The new rows are the last ones, so the causal mask is aligned to the bottom right. A
+    // single row is less work than waking a thread is.
     Values o(rows * width_);
     const tilefold::Extents q_shape = {1, num_heads_, rows, head_dim};
     const tilefold::Extents k_shape = {1, num_heads_, keys, head_dim};
     const tilefold::Extents cache_strides = {0, head_dim, 2 * width_, 1};
-    tilefold::forward({qkv.data(), q_shape, {0, head_dim, 3 * width_, 1}},
-                      {cache.data(), k_shape, cache_strides},
-                      {cache.data() + width_, k_shape, cache_strides},
-                      {o.data(), q_shape, {0, head_dim, width_, 1}},
-                      {.causal = tilefold::Causal::kBottomRight}, &workspace_);
+    tilefold::forward(
+        {qkv.data(), q_shape, {0, head_dim, 3 * width_, 1}}, {cache.data(), k_shape, cache_strides},
+        {cache.data() + width_, k_shape, cache_strides},
+        {o.data(), q_shape, {0, head_dim, width_, 1}},
+        {.causal = tilefold::Causal::kBottomRight, .num_threads = rows == 1 ? 1 : 0}, &workspace_);
     add(x, linear(o, named("project.weight"), named("project.bias")));
     Values hidden = linear(layer_norm(x, named("norm_2.weight"), named("norm_2.bias")),
                            named("expand.weight"), named("expand.bias"));

@@ -42,3 +42,15 @@ def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         draw.main(["nothing"])
     assert "no picture named nothing" in capsys.readouterr().err
+
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+
+
+@pytest.mark.skipif(not PICTURES.is_dir(), reason="the documentation is not beside the tests")
+def test_the_documentations_pictures_are_current() -> None:
+    assert {path.stem for path in PICTURES.glob("*.svg")} == set(draw.PICTURES)
+    for name, picture in draw.PICTURES.items():
+        assert (PICTURES / f"{name}.svg").read_text(encoding="utf-8") == picture().svg(), (
+            f"{name}.svg: run python -m tilefold.draw --out docs/pictures"
+        )

@@ -243,23 +243,21 @@ def ldmatrix_phases() -> Canvas:
 
 
 def wgmma_accumulator() -> Canvas:
+    rows, columns = 32, 8
     cells = {}
     for thread in range(128):
-        for register in range(8):
+        for register in range(4):
             row, column = layouts.wgmma_accumulator(thread, register)
-            if row < 64 and column < 16:
-                cells[(row, column)] = (
-                    f"{thread}:d{register}",
-                    hue(thread % 32 / 32, 84 - 6 * (thread // 32)),
-                    f"warp {thread // 32}",
-                )
+            if row < rows and column < columns:
+                fill = hue(thread % 32 / 32, 84 - 8 * (thread // 32))
+                cells[(row, column)] = (f"{thread}:d{register}", fill, f"warp {thread // 32}")
     return _grid(
-        "wgmma m64nNk16: accumulator, first 16 columns",
+        "wgmma m64nNk16: accumulator, 32 of its 64 rows, first 8 columns",
         "thread:register; warp w holds rows 16w to 16w + 15. layout::wgmma_accumulator",
-        64,
-        16,
+        rows,
+        columns,
         cells,
-        (62, 15),
+        (62, 16),
         "row M",
         "column N",
     )
