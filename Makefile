@@ -7,6 +7,12 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 # More -D options for CMake.
 CMAKE_ARGS ?=
+# The compiler cache, where it is installed. CMake reads these variables when it first configures a build directory.
+ifneq ($(shell command -v ccache 2>/dev/null),)
+export CMAKE_C_COMPILER_LAUNCHER ?= ccache
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+export CMAKE_CUDA_COMPILER_LAUNCHER ?= ccache
+endif
 
 NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc /opt/cuda/bin/nvcc))
 # Compute capabilities of the GPUs in this machine, as CMake writes them: "90-real". Empty: no GPU, or no driver.
