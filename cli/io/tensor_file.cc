@@ -153,7 +153,14 @@ FileTensor read_entry(const std::string& name, const Json& entry, std::span<cons
   const auto* known =
       std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes),
                    [&](const SafetensorsType& type) { return type.name == tensor.dtype; });
-  if (known == std::end(kSafetensorsTypes)) return tensor;  // another type, not ours to judge
+  if (known == std::end(kSafetensorsTypes)) {
+    // Another type: its size is not ours to judge, but its elements must be countable.
+    if (!checked_bytes(tensor.shape, 1)) {
+      bad("tensor {}: shape {} has more elements than a signed 64-bit number can count",
+          shown(name), shape_text(tensor.shape));
+    }
+    return tensor;
+  }
   tensor.type = known->type;
   const std::optional<int64_t> needed = checked_bytes(tensor.shape, known->bits / 8);
   if (!needed) {
