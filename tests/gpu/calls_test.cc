@@ -15,7 +15,7 @@ class CallTest : public RowTest {
  protected:
   // The row's problem that most tests here use: several tiles, a ragged end, causal.
   Case ordinary_case(uint64_t seed) const {
-    Case c = base_case(GetParam(), 193, 310, TILEFOLD_CAUSAL_BOTTOM_RIGHT);
+    Case c = base_case(GetParam(), 193, 310, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
     c.batch = 2;
     c.heads = 4;
     c.heads_kv = 2;
@@ -29,6 +29,7 @@ class CallTest : public RowTest {
     if (status == TILEFOLD_ERROR_UNSUPPORTED) return ++unserved_, false;
     ++served_;
     EXPECT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
+    EXPECT_EQ(cudaSuccess, cudaDeviceSynchronize());  // the uploads are on the default stream
     return status == TILEFOLD_OK;
   }
 
@@ -123,7 +124,7 @@ TEST_P(CallTest, TwoHostThreadsOnOneDevice) {
   const auto work = [&](int index) {
     Case c = ordinary_case(20 + index);
     c.seqlen_q += 31 * index;
-    c.causal = index;
+    if (index == 1) c.causal = causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT);
     Instance instance = reference::make_instance(c);
     DeviceProblem problem(instance, GetParam().name.c_str());
     if (problem.prepare() == TILEFOLD_ERROR_UNSUPPORTED) return;
@@ -338,14 +339,13 @@ TEST_P(RefusalTest, AWorkspaceTooSmallOrMisalignedLaunchesNothing) {
                  [&](DeviceProblem& p, cudaStream_t stream) {
                    return call_with(p, stream, nullptr, p.workspace_bytes);
                  });
-  expect_refused(
-      "a byte too few", TILEFOLD_ERROR_WORKSPACE, [&](DeviceProblem& p, cudaStream_t stream) {
-        return call_with(p, stream, static_cast<char*>(p.workspace.data()), p.workspace_bytes - 1);
-      });
+  expect_refused("a byte too few", TILEFOLD_ERROR_WORKSPACE,
+                 [&](DeviceProblem& p, cudaStream_t stream) {
+                   return call_with(p, stream, p.workspace.data(), p.workspace_bytes - 1);
+                 });
   expect_refused("misaligned", TILEFOLD_ERROR_WORKSPACE,
                  [&](DeviceProblem& p, cudaStream_t stream) {
-                   return call_with(p, stream, static_cast<char*>(p.workspace.data()) + 128,
-                                    p.workspace_bytes);
+                   return call_with(p, stream, p.workspace.data() + 128, p.workspace_bytes);
                  });
 }
 

@@ -2,10 +2,12 @@
 #include "gpu_test.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -109,6 +111,86 @@ bool intact(const HostTensor& tensor) {
   return true;
 }
 
+constexpr size_t kAlignment = 1024;
+size_t align_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Device memory that buffers gave back, by device and size.
+class Pool {
+ public:
+  std::shared_ptr<void> take(int device, size_t bytes) {
+    constexpr size_t kSmallest = 4096;
+    constexpr size_t kLargest = size_t{1} << 28;  // larger pieces are rare, and freed at once
+    static const char* const environment = std::getenv("TILEFOLD_GPU_EXACT_MEMORY");
+    if (bytes > kLargest || (environment != nullptr && environment[0] == '1')) {
+      return std::shared_ptr<void>(allocate(bytes), [](void* pointer) { cudaFree(pointer); });
+    }
+    const std::pair<int, size_t> key = {device, std::bit_ceil(std::max(bytes, kSmallest))};
+    void* memory = nullptr;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      std::vector<void*>& free = free_[key];
+      if (!free.empty()) {
+        memory = free.back();
+        free.pop_back();
+      }
+    }
+    if (memory == nullptr) memory = allocate(key.second);
+    return std::shared_ptr<void>(memory, [this, key](void* pointer) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      free_[key].push_back(pointer);
+    });
+  }
+
+ private:
+  static void* allocate(size_t bytes) {
+    void* memory = nullptr;
+    require(cudaMalloc(&memory, std::max<size_t>(bytes, 1)), "cudaMalloc");
+    return memory;
+  }
+  std::mutex mutex_;
+  std::map<std::pair<int, size_t>, std::vector<void*>> free_;
+};
+
+// Never destroyed: buffers may outlive main.
+Pool& pool() {
+  static Pool* const instance = new Pool;
+  return *instance;
+}
+
+// Pinned host memory through which a thread's copies go.
+class Staging {
+ public:
+  // Room for `bytes`; waits for the last upload from it.
+  char* begin(size_t bytes) {
+    if (event_ == nullptr) {
+      require(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+    }
+    require(cudaEventSynchronize(event_), "upload");
+    if (bytes > bytes_) {
+      cudaFreeHost(memory_);
+      void* memory = nullptr;
+      require(cudaMallocHost(&memory, std::bit_ceil(bytes)), "cudaMallocHost");
+      memory_ = static_cast<char*>(memory);
+      bytes_ = std::bit_ceil(bytes);
+    }
+    return memory_;
+  }
+  void end(cudaStream_t stream) { require(cudaEventRecord(event_, stream), "upload"); }
+
+ private:
+  char* memory_ = nullptr;
+  size_t bytes_ = 0;
+  cudaEvent_t event_ = nullptr;
+};
+
+// One for every thread and device.
+Staging& this_threads_staging() {
+  thread_local std::map<int, Staging> all;
+  int device = 0;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  return all[device];
+}
+
 constexpr size_t kWorkspaceGuardBytes = 1024;
 constexpr unsigned char kPoisonByte = 0xff;  // NaN in every dtype, and an absurd counter
 
@@ -166,46 +248,58 @@ Case base_case(const Row& row, int64_t seqlen_q, int64_t seqlen_k, int causal) {
 }
 
 DeviceBuffer::DeviceBuffer(size_t bytes) : bytes_(bytes) {
-  void* memory = nullptr;
-  require(cudaMalloc(&memory, std::max<size_t>(bytes, 1)), "cudaMalloc");
-  memory_ = std::shared_ptr<void>(memory, [](void* pointer) { cudaFree(pointer); });
+  int device = 0;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  memory_ = pool().take(device, bytes);
 }
 
 DeviceTensor::DeviceTensor(const HostTensor& host)
-    : buffer_(host.memory().size()),
+    : DeviceTensor(host, DeviceBuffer(host.memory().size()), 0) {
+  upload(host);
+}
+
+DeviceTensor::DeviceTensor(const HostTensor& host, const DeviceBuffer& buffer, size_t offset)
+    : buffer_(buffer),
+      offset_(offset),
       shape_(host.shape()),
       strides_(host.strides()),
       dl_(std::make_unique<DLTensor>(*host.dl())) {
   int device = 0;
   require(cudaGetDevice(&device), "cudaGetDevice");
-  dl_->data = static_cast<char*>(buffer_.data()) + host.data_offset_bytes();
+  dl_->data = memory() + host.data_offset_bytes();
   dl_->device = {kDLCUDA, device};
   dl_->shape = shape_.data();
   dl_->strides = strides_.data();
-  upload(host);
 }
 
 void DeviceTensor::upload(const HostTensor& host, cudaStream_t stream) {
-  require(cudaMemcpyAsync(buffer_.data(), host.memory().data(), host.memory().size(),
+  require(cudaMemcpyAsync(memory(), host.memory().data(), host.memory().size(),
                           cudaMemcpyHostToDevice, stream),
           "upload");
 }
 
 void DeviceTensor::download(HostTensor* host, cudaStream_t stream) const {
-  require(cudaMemcpyAsync(host->memory().data(), buffer_.data(), host->memory().size(),
+  require(cudaMemcpyAsync(host->memory().data(), memory(), host->memory().size(),
                           cudaMemcpyDeviceToHost, stream),
           "download");
 }
 
 DeviceProblem::DeviceProblem(const Instance& instance, const char* kernel)
-    : q(instance.q),
-      k(instance.k),
-      v(instance.v),
-      o(instance.o),
-      options(instance.options),
-      want_lse(instance.want_lse) {
-  if (want_lse) lse = DeviceTensor(instance.lse);
+    : options(instance.options), want_lse(instance.want_lse), instance_(&instance) {
   options.kernel = kernel;
+  const auto end_of = [](size_t begin, const HostTensor& host) {
+    return align_up(begin + host.memory().size());
+  };
+  const size_t k_begin = end_of(0, instance.q);
+  const size_t v_begin = end_of(k_begin, instance.k);
+  outputs_begin_ = end_of(v_begin, instance.v);
+  const size_t lse_begin = end_of(outputs_begin_, instance.o);
+  tensors_ = DeviceBuffer(lse_begin + (want_lse ? instance.lse.memory().size() : 0));
+  q = DeviceTensor(instance.q, tensors_, 0);
+  k = DeviceTensor(instance.k, tensors_, k_begin);
+  v = DeviceTensor(instance.v, tensors_, v_begin);
+  o = DeviceTensor(instance.o, tensors_, outputs_begin_);
+  if (want_lse) lse = DeviceTensor(instance.lse, tensors_, lse_begin);
 }
 
 tilefold_status DeviceProblem::prepare() {
@@ -213,8 +307,27 @@ tilefold_status DeviceProblem::prepare() {
       q.dl(), k.dl(), v.dl(), o.dl(), lse_dl(), &options, &workspace_bytes);
   if (status != TILEFOLD_OK) return status;
   workspace = DeviceBuffer(workspace_bytes + kWorkspaceGuardBytes);
-  require(cudaMemset(workspace.data(), kPoisonByte, workspace.bytes()), "cudaMemset");
+  require(cudaMemsetAsync(workspace.data(), kPoisonByte, workspace.bytes(), nullptr), "cudaMemset");
+  upload();
   return status;
+}
+
+// One copy for all tensors.
+void DeviceProblem::upload() {
+  Staging& staging = this_threads_staging();
+  char* const to = staging.begin(tensors_.bytes());
+  const auto put = [&](const DeviceTensor& tensor, const HostTensor& host) {
+    std::memcpy(to + (tensor.memory() - tensors_.data()), host.memory().data(),
+                host.memory().size());
+  };
+  put(q, instance_->q);
+  put(k, instance_->k);
+  put(v, instance_->v);
+  put(o, instance_->o);
+  if (want_lse) put(lse, instance_->lse);
+  require(cudaMemcpyAsync(tensors_.data(), to, tensors_.bytes(), cudaMemcpyHostToDevice, nullptr),
+          "upload");
+  staging.end(nullptr);
 }
 
 tilefold_status DeviceProblem::forward(cudaStream_t stream) {
@@ -223,15 +336,26 @@ tilefold_status DeviceProblem::forward(cudaStream_t stream) {
 }
 
 bool DeviceProblem::download(Instance* instance, cudaStream_t stream) {
-  o.download(&instance->o, stream);
-  if (want_lse) lse.download(&instance->lse, stream);
-  std::array<unsigned char, kWorkspaceGuardBytes> guard;
-  require(cudaMemcpyAsync(guard.data(), static_cast<char*>(workspace.data()) + workspace_bytes,
-                          guard.size(), cudaMemcpyDeviceToHost, stream),
+  const size_t outputs_bytes = tensors_.bytes() - outputs_begin_;
+  Staging& staging = this_threads_staging();
+  char* const from = staging.begin(outputs_bytes + kWorkspaceGuardBytes);
+  const char* const guard = from + outputs_bytes;
+  require(cudaMemcpyAsync(from, tensors_.data() + outputs_begin_, outputs_bytes,
+                          cudaMemcpyDeviceToHost, stream),
+          "download");
+  require(cudaMemcpyAsync(from + outputs_bytes, workspace.data() + workspace_bytes,
+                          kWorkspaceGuardBytes, cudaMemcpyDeviceToHost, stream),
           "download");
   require(cudaStreamSynchronize(stream), "the kernel");
-  const bool guard_intact =
-      std::all_of(guard.begin(), guard.end(), [](unsigned char b) { return b == kPoisonByte; });
+  const auto get = [&](const DeviceTensor& tensor, HostTensor* host) {
+    std::memcpy(host->memory().data(), from + (tensor.memory() - tensors_.data()) - outputs_begin_,
+                host->memory().size());
+  };
+  get(o, &instance->o);
+  if (want_lse) get(lse, &instance->lse);
+  const bool guard_intact = std::all_of(guard, guard + kWorkspaceGuardBytes, [](char b) {
+    return static_cast<unsigned char>(b) == kPoisonByte;
+  });
   return guard_intact && intact(instance->o) && (!want_lse || intact(instance->lse));
 }
 
@@ -302,6 +426,16 @@ void RowTest::TearDown() {
     GTEST_SKIP() << GetParam().name << " serves none of the " << unserved_
                  << " problems of this test: " << tilefold_last_error();
   }
+}
+
+int RowTest::causal_if_served(int causal) const {
+  const Instance probe = reference::make_instance(base_case(GetParam(), 70, 70, causal));
+  DeviceProblem problem(probe, GetParam().name.c_str());
+  size_t bytes = 0;
+  const tilefold_status status =
+      tilefold_forward_workspace_bytes(problem.q.dl(), problem.k.dl(), problem.v.dl(),
+                                       problem.o.dl(), problem.lse_dl(), &problem.options, &bytes);
+  return status == TILEFOLD_ERROR_UNSUPPORTED ? static_cast<int>(TILEFOLD_CAUSAL_NONE) : causal;
 }
 
 bool RowTest::run(Instance* instance, const std::string& what) {

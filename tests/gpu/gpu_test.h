@@ -44,12 +44,14 @@ const std::string& no_gpu_reason();
 Case base_case(const Row& row, int64_t seqlen_q, int64_t seqlen_k,
                int causal = TILEFOLD_CAUSAL_NONE);
 
-// Memory on a device, freed with the object.
+// Memory on the current device. Given back to a pool with the object: cudaMalloc and cudaFree wait
+// for the whole GPU. TILEFOLD_GPU_EXACT_MEMORY=1 allocates and frees each piece instead, so that a
+// memory checker sees its end.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(size_t bytes);
-  void* data() const { return memory_.get(); }
+  char* data() const { return static_cast<char*>(memory_.get()); }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -61,14 +63,19 @@ class DeviceBuffer {
 class DeviceTensor {
  public:
   DeviceTensor() = default;
+  // In memory of its own, uploaded.
   explicit DeviceTensor(const HostTensor& host);
+  // At `offset` of `buffer`, not yet uploaded.
+  DeviceTensor(const HostTensor& host, const DeviceBuffer& buffer, size_t offset);
   void upload(const HostTensor& host, cudaStream_t stream = nullptr);
   void download(HostTensor* host, cudaStream_t stream = nullptr) const;
+  char* memory() const { return buffer_.data() + offset_; }
   const DLTensor* dl() const { return dl_.get(); }
   DLTensor* dl() { return dl_.get(); }
 
  private:
   DeviceBuffer buffer_;
+  size_t offset_ = 0;
   std::vector<int64_t> shape_;
   std::vector<int64_t> strides_;
   std::unique_ptr<DLTensor> dl_;
@@ -77,11 +84,14 @@ class DeviceTensor {
 // A problem on the device: its tensors, options and a workspace, NaN wherever nothing was put.
 class DeviceProblem {
  public:
-  // Takes the options of the instance with `kernel` forced (null: the library's choice).
+  // Takes the options of the instance with `kernel` forced (null: the library's choice). The
+  // instance outlives prepare().
   DeviceProblem(const Instance& instance, const char* kernel);
 
-  // What the library says of the problem without running it; makes the workspace.
+  // What the library says of the problem without running it. If it can be served, makes the
+  // workspace and uploads the tensors on the default stream.
   tilefold_status prepare();
+  void upload();
   tilefold_status forward(cudaStream_t stream);
   // Outputs as they are on the device now, into the instance; false if a byte changed that belongs
   // to no element, or one behind the workspace.
@@ -96,6 +106,11 @@ class DeviceProblem {
   DeviceBuffer workspace;
   const DLTensor* lse_dl() const { return want_lse ? lse.dl() : nullptr; }
   void* workspace_data() const { return workspace_bytes > 0 ? workspace.data() : nullptr; }
+
+ private:
+  const Instance* instance_;
+  DeviceBuffer tensors_;
+  size_t outputs_begin_ = 0;  // in tensors_: o and lse lie at its end
 };
 
 // Normal values from a table, for tensors too large for the reference's generator; contiguous only.
@@ -116,6 +131,10 @@ class RowTest : public testing::TestWithParam<Row> {
   bool check(const Case& c);
   // Runs it and leaves the outputs in the instance, without comparing.
   bool run(Instance* instance, const std::string& what);
+
+  // `causal` if the row serves such a mask, else none: for tests that a row without masks can pass
+  // too.
+  int causal_if_served(int causal) const;
 
   int64_t served_ = 0;
   int64_t unserved_ = 0;

@@ -41,6 +41,7 @@ TEST_P(LadderTest, MatchesTheReference) {
       c.values = values;
       Instance instance = reference::make_instance(c);
       DeviceProblem device(instance, nullptr);
+      device.upload();
       ladder::Problem problem;
       problem.num_heads = 3;
       problem.seqlen = static_cast<int>(seqlen);

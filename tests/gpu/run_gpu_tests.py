@@ -129,8 +129,11 @@ def sanitize(arguments):
     for name, test_filter in SANITIZER_CASES.items():
         command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
         command += [arguments.program, f"--gtest_filter={test_filter}"]
+        environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.sanitizer_timeout)
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=environment, timeout=arguments.sanitizer_timeout
+            )
         except subprocess.TimeoutExpired:
             said[name] = f"not finished in {arguments.sanitizer_timeout} s"
             continue

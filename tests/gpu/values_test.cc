@@ -135,7 +135,7 @@ TEST_P(ValuesTest, InfinityInAMaskedKeyDoesNotReachARow) {
 // The logits of one key, or of all, are -inf; the formula gives NaN only where nothing else is
 // seen.
 TEST_P(ValuesTest, LogitsOfMinusInfinity) {
-  Case c = base_case(GetParam(), 70, 130, TILEFOLD_CAUSAL_TOP_LEFT);
+  Case c = base_case(GetParam(), 70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.has_scale = true;
   c.scale = 0.5f;
   for (const bool all : {false, true}) {
@@ -151,7 +151,7 @@ TEST_P(ValuesTest, LogitsOfMinusInfinity) {
 }
 
 TEST_P(ValuesTest, LogitsOfPlusInfinityGiveNaN) {
-  Case c = base_case(GetParam(), 70, 130, TILEFOLD_CAUSAL_TOP_LEFT);
+  Case c = base_case(GetParam(), 70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   Instance instance = reference::make_instance(c);
   for (int64_t i = 0; i < c.seqlen_q; ++i) set_along_first_axis(&instance.q, i, 1.0f);
   set_along_first_axis(&instance.k, 40, kInfinity);
@@ -188,7 +188,7 @@ TEST_P(ValuesTest, ValuesOfOneGiveOne) {
 }
 
 TEST_P(ValuesTest, OneHotValuesGiveTheProbabilities) {
-  Case c = base_case(GetParam(), 100, 0, TILEFOLD_CAUSAL_TOP_LEFT);
+  Case c = base_case(GetParam(), 100, 0, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.seqlen_k = c.head_dim_v;
   Instance instance = reference::make_instance(c);
   instance.v.fill([](std::span<const int64_t> i) { return i[2] == i[3] ? 1.0f : 0.0f; });
