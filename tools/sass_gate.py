@@ -63,7 +63,9 @@ def innermost_loops(instructions):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cubins", nargs="+")
-    parser.add_argument("--max-r2ur", type=int, default=10, help="R2UR allowed in a consumer loop")
+    parser.add_argument("--max-r2ur", type=int, default=16,
+                        help="R2UR allowed in a consumer loop; head dim 256 needs more descriptors than there are uniform "
+                             "registers")
     arguments = parser.parse_args()
     failed = False
     for path in arguments.cubins:

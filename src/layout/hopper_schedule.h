@@ -14,10 +14,17 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index, int32
   return {index / num_m_blocks, index % num_m_blocks, 0};
 }
 
-// Heads whose tiles a masked kernel interleaves. PERF: 32 is best or tied for N = 512..16384 with
-// D = 128 on an H200; many more heads at once overflow L2, fewer end on uneven tails.
-TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads) {
-  return num_batch_heads < 32 ? 16 : 32;
+// Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
+// on an H200 32 is best or tied from N = 1024 on; heads of short sequences may be more, up to some
+// 16 MB (2 to 3 % at N = 512), beyond which they push each other out of L2; fewer end on uneven
+// tails.
+TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads,
+                                                         int64_t kv_bytes_per_head = 1 << 20) {
+  constexpr int64_t kSectionBytes = 16 << 20;
+  constexpr int32_t kMost = 256;
+  const int32_t least = num_batch_heads < 32 ? 16 : 32;
+  const int64_t fitting = kSectionBytes / (kv_bytes_per_head > 0 ? kv_bytes_per_head : 1);
+  return fitting < least ? least : fitting > kMost ? kMost : static_cast<int32_t>(fitting);
 }
 
 // Order of a dynamic persistent grid (masked): sections of heads one after another; inside a

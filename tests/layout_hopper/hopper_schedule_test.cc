@@ -29,7 +29,8 @@ TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
     for (const int heads : {1, 5, 16, 17, 31, 32, 33, 64, 100}) {
       std::set<std::pair<int, int>> seen;
       for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile = tile_longest_first(i, m_blocks, heads, heads_per_section(heads));
+        const TileCoord tile =
+            tile_longest_first(i, m_blocks, heads, heads_per_section(heads, 1 << 20));
         ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
         ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
         seen.insert({tile.m_block, tile.batch_head});
@@ -39,10 +40,18 @@ TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
   }
 }
 
+TEST(HopperScheduleTest, SectionsHoldMoreHeadsWhereTheseAreShort) {
+  EXPECT_EQ(heads_per_section(1024, 128 << 10), 128);
+  EXPECT_EQ(heads_per_section(512, 256 << 10), 64);
+  EXPECT_EQ(heads_per_section(64, 8 << 20), 32);
+  EXPECT_EQ(heads_per_section(16, 8 << 20), 16);
+  EXPECT_EQ(heads_per_section(1 << 20, 0), 256);
+}
+
 TEST(HopperScheduleTest, RowBlocksDescendWithinASection) {
   constexpr int kMBlocks = 9;
   constexpr int kHeads = 70;
-  constexpr int kSection = heads_per_section(kHeads);
+  constexpr int kSection = heads_per_section(kHeads, 1 << 20);
   for (int i = 1; i < kMBlocks * kHeads; ++i) {
     const TileCoord before = tile_longest_first(i - 1, kMBlocks, kHeads, kSection);
     const TileCoord tile = tile_longest_first(i, kMBlocks, kHeads, kSection);

@@ -34,7 +34,9 @@ struct ForwardParams {
 
   float* lse;  // null: not wanted
   Strides lse_strides;
-  uint32_t* tile_counter;  // masked: tiles handed out beyond the first of each CTA; starts at 0
+  // masked: tiles handed out beyond the first of each CTA, starts at 0; null: there are none
+  // beyond.
+  uint32_t* tile_counter;
 
   // For the rows that have to be computed again one by one (repair.cuh).
   const void* q;

@@ -14,6 +14,7 @@
 
 #include "core/kernel.h"
 #include "cuda/sm90/forward_config.h"
+#include "cuda/sm90/forward_cost.h"
 #include "cuda/sm90/forward_params.h"
 #include "cuda/sm90/tile_counter.h"
 #include "cuda/tensor_map.h"
@@ -123,43 +124,37 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
 
 // ---- choice
 
-// Above every sm80 row, and among the sm90 rows: the tightest head dims first, then what is
-// measured for the length, then the kernel without masks.
+// Above every sm80 row, by the percentage of the tensor peak that the row is expected to reach; but
+// below them (and above the generic rows) where splitting the keys is worth more than wgmma.
 constexpr int kBase = 200;
-constexpr int kFitWeight = 8;  // columns of padding that cost one point
-constexpr int kLengthBonus = 4;
-constexpr int kUnmaskedBonus = 2;
-
-// PERF: the tile that was fastest on an H200 at this length (docs/hopper.md): short sequences want
-// small row tiles, long ones three warpgroups' rows to each block of K and V.
-bool is_measured_best(const ForwardConfig& config, const ForwardProblem& problem) {
-  const bool masked = problem.masks_left() || problem.masks_right();
-  const int64_t longest = std::max(problem.seqlen_q, problem.seqlen_k);
-  if (config.head_dim == 64) {
-    const bool small_tile = longest <= (masked ? 4096 : 1024);
-    return small_tile == (config.block_n == 64);
-  }
-  if (config.head_dim == 128) {
-    const bool small_tile = longest <= (masked ? 4096 : 2048);
-    return small_tile == (config.warpgroups == 2);
-  }
-  return true;
-}
+constexpr int kPoints = 99;
+constexpr int kBelowSplitKeys = 2;
+constexpr int kPointsBelow = 16;
 
 int preference(const KernelRow& row, const ForwardProblem& problem, const DeviceProperties& device,
                Reason* reason) {
   const ForwardConfig& config = row_of(row).config;
   if (!takes(config, problem, device, reason)) return 0;
-  const int padding = (2 * kMaxHeadDim - config.head_dim - config.dim_v()) / kFitWeight;
-  return kBase + padding + (is_measured_best(config, problem) ? kLengthBonus : 0) +
-         (config.masked ? 0 : kUnmaskedBonus);
+  const double efficiency = expected_efficiency(config, problem, device);
+  if (wants_split_keys(config, problem, device)) {
+    reason->set("few query tiles: kernels that split the keys come first");
+    return kBelowSplitKeys + static_cast<int>(std::lround(kPointsBelow * efficiency));
+  }
+  return kBase + static_cast<int>(std::lround(kPoints * efficiency));
 }
 
 // ---- launch
 
+// Whether CTAs have to count tiles: only where there is more than one for some of them.
+bool counts_tiles(const ForwardConfig& config, const ForwardProblem& problem,
+                  const DeviceProperties& device) {
+  return config.masked && problem.batch * problem.num_heads * num_m_blocks(config, problem) >
+                              device.num_multiprocessors;
+}
+
 size_t workspace_bytes(const KernelRow& row, const ForwardProblem& problem,
-                       const DeviceProperties&) {
-  return row_of(row).config.masked && !problem.writes_nothing() ? sizeof(uint32_t) : 0;
+                       const DeviceProperties& device) {
+  return counts_tiles(row_of(row).config, problem, device) ? sizeof(uint32_t) : 0;
 }
 
 // Once per row and device; may be repeated.
@@ -173,7 +168,7 @@ cudaError_t prepare(const Row& row, int32_t device) {
 }
 
 ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& problem,
-                        void* workspace) {
+                        uint32_t* tile_counter) {
   ForwardParams p{};
   p.num_heads = static_cast<int32_t>(problem.num_heads);
   p.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
@@ -182,7 +177,10 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.num_m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
   p.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
   p.num_tiles = p.num_batch_heads * p.num_m_blocks;
-  p.section_heads = layout::heads_per_section(p.num_batch_heads);
+  const int64_t kv_bytes =
+      problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
+  p.section_heads =
+      layout::heads_per_section(p.num_batch_heads, kv_bytes / problem.heads_per_group());
   p.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   p.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
   p.apply_factor = !scale_is_plain(problem.scale);
@@ -191,7 +189,7 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.empty_row_lse = problem.empty_row_lse;
   p.lse = problem.lse;
   p.lse_strides = problem.lse_strides;
-  p.tile_counter = static_cast<uint32_t*>(workspace);
+  p.tile_counter = tile_counter;
   p.q = problem.q;
   p.k = problem.k;
   p.v = problem.v;
@@ -224,7 +222,9 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
   const ForwardConfig& config = row.config;
   if (const cudaError_t error = prepare(row, device.id)) return fail_cuda(kernel_row, error);
 
-  ForwardParams params = params_of(config, problem, workspace);
+  const bool counts = counts_tiles(config, problem, device);
+  ForwardParams params =
+      params_of(config, problem, counts ? static_cast<uint32_t*>(workspace) : nullptr);
   const Operands operands = operands_of(config, problem);
   Reason reason;
   bool encoded = encode_tensor_map(operands.q, &params.map_q, &reason) &&
@@ -248,7 +248,7 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
   launch_config.dynamicSmemBytes = static_cast<size_t>(config.smem_bytes());
   launch_config.stream = cuda_stream;
   cudaLaunchAttribute attribute{};
-  if (config.masked) {
+  if (counts) {
     if (const cudaError_t error = reset_tile_counter(params.tile_counter, cuda_stream)) {
       return fail_cuda(kernel_row, error);
     }

@@ -1,0 +1,323 @@
+// A consumer warpgroup of the Hopper kernel: 64 query rows from scores to O.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/barrier.cuh"
+#include "cuda/ptx/global.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/stmatrix.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/ptx/warp.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/sm90/forward_config.h"
+#include "cuda/sm90/forward_params.h"
+#include "cuda/sm90/pipeline.cuh"
+#include "cuda/sm90/repair.cuh"
+#include "cuda/sm90/softmax.cuh"
+#include "layout/hopper.h"
+
+namespace tilefold::sm90 {
+
+enum class MaskSides { kNone, kRight, kBoth };
+
+__device__ __forceinline__ uint64_t descriptor(uint32_t low) {
+  return static_cast<uint64_t>(layout::descriptor_high()) << 32 | low;
+}
+
+// What one consumer warpgroup carries: its 64 rows of the current tile, and its place in the rings.
+template <ForwardConfig kConfig>
+struct Consumer {
+  static constexpr int kHeadDim = kConfig.head_dim;
+  static constexpr int kDimV = kConfig.dim_v();
+  static constexpr int kBlockN = kConfig.block_n;
+  static constexpr DType kDType = kConfig.dtype;
+
+  const ForwardParams& params;
+  uint32_t smem;
+  int warpgroup;
+  int thread;  // of the warpgroup
+  int lane;
+
+  PipelineState<kConfig.stages> k_position;
+  PipelineState<kConfig.stages> v_position;
+  PipelineState<kConfig.q_stages> q_position;
+
+  int32_t row;  // this thread's first row; the second is row + 8
+  float rS[kBlockN / 2];
+  uint32_t rP[kBlockN / 16][4];
+  float rO[kDimV / 2];
+  RowStats stats;
+
+  // rS = sQ sK^T, not waited for
+  __device__ __forceinline__ void issue_qk() {
+    const uint32_t q = layout::descriptor_low(smem + kConfig.q_offset(q_position.stage, warpgroup),
+                                              layout::kLeadingUnused);
+    const uint32_t k =
+        layout::descriptor_low(smem + kConfig.k_offset(k_position.stage), layout::kLeadingUnused);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kHeadDim / layout::kWgmmaK; ++step) {
+      ptx::wgmma_ss<kBlockN, kDType>(rS, descriptor(q + layout::k_major_step(step, kWarpgroupRows)),
+                                     descriptor(k + layout::k_major_step(step, kBlockN)),
+                                     step != 0);
+    }
+    ptx::wgmma_commit();
+  }
+
+  // rO += rP sV, not waited for
+  __device__ __forceinline__ void issue_pv() {
+    const uint32_t v = layout::descriptor_low(smem + kConfig.v_offset(v_position.stage),
+                                              kBlockN * layout::kSwizzleRowBytes);
+    ptx::pin_registers(rO);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kBlockN / layout::kWgmmaK; ++step) {
+      ptx::wgmma_rs<kDimV, kDType>(rO, rP[step], descriptor(v + layout::mn_major_step(step)));
+    }
+    ptx::wgmma_commit();
+  }
+
+  __device__ __forceinline__ void wait_k() {
+    ptx::mbarrier_wait(smem + kConfig.full_k(k_position.stage), k_position.phase);
+  }
+  __device__ __forceinline__ void wait_v() {
+    ptx::mbarrier_wait(smem + kConfig.full_v(v_position.stage), v_position.phase);
+  }
+  __device__ __forceinline__ void release_k() {
+    release(smem + kConfig.empty_k(k_position.stage), lane);
+    k_position.advance();
+  }
+  __device__ __forceinline__ void release_v() {
+    release(smem + kConfig.empty_v(v_position.stage), lane);
+    v_position.advance();
+  }
+
+  template <MaskSides kSides>
+  __device__ __forceinline__ void mask_scores(int32_t n_block) {
+    if constexpr (kSides == MaskSides::kNone) return;
+    const int32_t first_key = n_block * kBlockN + 2 * (lane % 4);
+    int32_t begin[2];
+    int32_t end[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      begin[h] = mask_of(params).key_begin(row + 8 * h) - first_key;
+      end[h] = mask_of(params).key_end(row + 8 * h) - first_key;
+    }
+    if constexpr (kSides == MaskSides::kBoth) {
+      if (params.apply_factor) multiply_scores(rS, params.score_factor);
+      mask_both(rS, begin, end);
+    } else {
+      mask_right(rS, end);
+    }
+  }
+
+  // The first block of a tile: S and its softmax, with nothing to overlap.
+  __device__ __forceinline__ void first_block(int32_t n_block, const BlockRange& range) {
+    wait_k();
+    issue_qk();
+    ptx::wgmma_wait<0>();
+    ptx::pin_registers(rS);
+    release_k();
+    if (n_block < range.full_begin) {
+      mask_scores<MaskSides::kBoth>(n_block);
+    } else if (n_block >= range.full_end) {
+      mask_scores<MaskSides::kRight>(n_block);
+    }
+    float rescale[2];
+    online_softmax<false>(rS, stats, params.scale_log2, rescale);
+    convert_p<kDType>(rP, rS);
+  }
+
+  // One step: S of `n_block` on the tensor cores, then O of the block before, then the softmax of
+  // `n_block` while O is computed.
+  template <MaskSides kSides>
+  __device__ __forceinline__ void step(int32_t n_block) {
+    wait_k();
+    if constexpr (kConfig.order_barrier) {
+      ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
+    }
+    issue_qk();
+    wait_v();
+    issue_pv();
+    if constexpr (kConfig.order_barrier) {
+      const int next = warpgroup + 1 == kConfig.warpgroups ? 0 : warpgroup + 1;
+      ptx::barrier_arrive(turn_barrier<kConfig>(next), 2 * kWarpgroupThreads);
+    }
+    ptx::wgmma_wait<1>();
+    ptx::pin_registers(rS);
+    release_k();
+    mask_scores<kSides>(n_block);
+    float rescale[2];
+    const bool grown = online_softmax<kConfig.skip_rescale>(rS, stats, params.scale_log2, rescale);
+    ptx::wgmma_wait<0>();
+    ptx::pin_registers(rO);
+    release_v();
+    convert_p<kDType>(rP, rS);
+    if (grown) scale_rows(rO, rescale);
+  }
+
+  // Blocks [begin, end), the last one first, that this warpgroup has nothing to do with.
+  __device__ __forceinline__ void pass_over(int32_t begin, int32_t end) {
+#pragma unroll 1
+    for (int32_t n_block = begin; n_block < end; ++n_block) {
+      wait_k();
+      release_k();
+      wait_v();
+      release_v();
+    }
+  }
+
+  // All blocks of a tile: rO and stats, whose sums are then whole rows'. `after_first` runs once
+  // the first softmax is done.
+  template <typename AfterFirst>
+  __device__ __forceinline__ void attend(const BlockRange& range, AfterFirst&& after_first) {
+    int32_t n_block = range.end - 1;
+    first_block(n_block, range);
+    after_first();
+    --n_block;
+    if constexpr (kConfig.masked) {
+      const int32_t right_end =
+          range.full_begin > range.full_end ? range.full_begin : range.full_end;
+#pragma unroll 1
+      for (; n_block >= right_end; --n_block) step<MaskSides::kRight>(n_block);
+#pragma unroll 1
+      for (; n_block >= range.full_begin; --n_block) step<MaskSides::kNone>(n_block);
+#pragma unroll 1
+      for (; n_block >= range.begin; --n_block) step<MaskSides::kBoth>(n_block);
+    } else {
+#pragma unroll 1
+      for (; n_block >= range.begin; --n_block) step<MaskSides::kNone>(n_block);
+    }
+    wait_v();
+    issue_pv();
+#pragma unroll
+    for (int h = 0; h < 2; ++h) stats.row_sum[h] = quad_sum(stats.row_sum[h]);
+    ptx::wgmma_wait<0>();
+    ptx::pin_registers(rO);
+    release_v();
+  }
+
+  // ---- epilogue
+
+  // rO / row_sum to O, through this warpgroup's spent Q tile; LSE straight to memory.
+  __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
+                                         int32_t first_row) {
+    float inverse[2];
+    bool empty[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      inverse[h] = ptx::rcp_approx_ftz(stats.row_sum[h]);
+      empty[h] = range.empty() || (kConfig.masked && mask_of(params).row_is_empty(row + 8 * h));
+      if (params.lse != nullptr && lane % 4 == 0 && row + 8 * h < params.seqlen_q) {
+        const float lse = (stats.row_max[h] + ptx::lg2_approx_ftz(stats.row_sum[h])) * kLn2;
+        ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
+                               head * params.lse_strides.head +
+                               (row + 8 * h) * params.lse_strides.row,
+                           empty[h] ? params.empty_row_lse : lse);
+      }
+    }
+    scale_rows(rO, inverse);
+#pragma unroll
+    for (int i = 0; i < kDimV / 2; ++i) rO[i] = empty[i / 2 % 2] ? 0.0f : rO[i];
+
+    // All four warps have left their last Q K^T: Q may be overwritten.
+    const uint32_t sO = smem + kConfig.q_offset(q_position.stage, warpgroup);
+    ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+#pragma unroll
+    for (int step = 0; step < kDimV / 16; ++step) {
+      uint32_t packed[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int i = layout::accumulator_of_a(step, r);
+        packed[r] = ptx::cvt_pack<kDType>(rO[i], rO[i + 1]);
+      }
+      const layout::RowColumn at = layout::stmatrix_address(thread, step);
+      ptx::stmatrix_x4(sO + layout::swizzle128(at.row, at.column, kWarpgroupRows), packed);
+    }
+    repair_rows<kConfig>(params, mask_of(params), range, rO, stats, sO, thread, first_row, batch,
+                         head);
+    // The stores above, before TMA reads them.
+    ptx::fence_proxy_async();
+    ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+    if (thread == 0) {
+#pragma unroll
+      for (int chunk = 0; chunk < layout::padded_columns(kDimV) / layout::kChunkColumns; ++chunk) {
+        ptx::tma_store_4d(&params.map_o, sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes,
+                          chunk * layout::kChunkColumns, first_row, head, batch);
+      }
+      ptx::tma_store_commit();
+    }
+  }
+};
+
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void consume(const ForwardParams& params, uint32_t smem, int warpgroup) {
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  const int lane = thread % 32;
+  Consumer<kConfig> consumer{params, smem, warpgroup, thread, lane};
+  if constexpr (kConfig.order_barrier) {
+    // The first turn is warpgroup 0's.
+    if (warpgroup + 1 == kConfig.warpgroups) {
+      ptx::barrier_arrive(turn_barrier<kConfig>(0), 2 * kWarpgroupThreads);
+    }
+  }
+  // Gives back the Q stage that the tile before was stored from.
+  const auto release_q = [&](int stage) {
+    if (thread == 0) {
+      ptx::tma_store_wait_read();
+      ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup));
+    }
+  };
+
+  int32_t index = static_cast<int32_t>(blockIdx.x);
+#pragma unroll 1
+  for (int32_t use = 0; index < params.num_tiles; ++use) {
+    const TileCoord tile = tile_at<kConfig>(params, index);
+    const int32_t batch = tile.batch_head / params.num_heads;
+    const int32_t head = tile.batch_head - batch * params.num_heads;
+    const int32_t tile_row = tile.m_block * kConfig.block_m();
+    const int32_t first_row = tile_row + warpgroup * kWarpgroupRows;
+    const BlockRange tile_range = blocks_of<kConfig>(params, tile_row, kConfig.block_m());
+    BlockRange range = tile_range;
+    if constexpr (kConfig.skip_blocks) {
+      range = blocks_of<kConfig>(params, first_row, kWarpgroupRows);
+      if (range.empty()) range.begin = range.end = tile_range.begin;
+    }
+    consumer.row = first_row + layout::wgmma_accumulator(thread, 0).row;
+    consumer.stats = RowStats{};
+#pragma unroll
+    for (int i = 0; i < kConfig.dim_v() / 2; ++i) consumer.rO[i] = 0.0f;
+
+    const auto after_first = [&] {
+      if (kConfig.q_stages == 2 && use > 0) release_q(consumer.q_position.stage ^ 1);
+    };
+    ptx::mbarrier_wait(smem + kConfig.full_q(consumer.q_position.stage, warpgroup),
+                       consumer.q_position.phase);
+    if constexpr (kConfig.skip_blocks) consumer.pass_over(range.end, tile_range.end);
+    if (!range.empty()) {
+      consumer.attend(range, after_first);
+    } else {
+      after_first();
+    }
+    consumer.finish(range, batch, head, first_row);
+    if constexpr (kConfig.skip_blocks) consumer.pass_over(tile_range.begin, range.begin);
+    if constexpr (kConfig.q_stages == 1) release_q(0);
+    consumer.q_position.advance();
+
+    index += static_cast<int32_t>(gridDim.x);
+    if constexpr (kConfig.masked) {
+      const int32_t slot = tile_slot(use);
+      ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
+      const auto next = static_cast<int>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));
+      index = ptx::shfl_idx(next, 0);  // uniform: what follows from it needs no vector registers
+      ptx::sync_warp();                // all lanes have read the slot before one gives it back
+      release(smem + kConfig.empty_tile(slot), lane);
+    }
+  }
+  // Shared memory stays until the last O has been read from it.
+  if (thread == 0) ptx::tma_store_wait_read();
+}
+
+}  // namespace tilefold::sm90

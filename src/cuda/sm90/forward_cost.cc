@@ -1,0 +1,140 @@
+// Expected times of the Hopper kernels, from the tiles they visit and their measured speeds.
+#include "cuda/sm90/forward_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "layout/block_range.h"
+
+namespace tilefold::sm90 {
+namespace {
+
+constexpr double kPeakTflops = 989.0;  // the speeds below are parts of it
+constexpr int64_t kAllUpTo = 4;        // tiles of a head that the estimate looks at one by one
+constexpr int64_t kSamples = 2;  // and of more: blocks grow linearly with the row, or not at all
+
+// PERF: fitted to TFLOP/s on an H200 under sustained load, float16, N = 512 to 16384
+// (docs/hopper.md; within 5 % of most points): what a tile costs beside its blocks, in key columns,
+// and the speed of a row's tiles while all multiprocessors have one.
+constexpr double kTileOverheadColumns = 96.0;
+constexpr double kTileOverheadColumnsMasked = 128.0;
+
+struct Speed {
+  int head_dim;
+  int dim_v;
+  int warpgroups;
+  int block_n;
+  bool masked;
+  double tflops;
+};
+constexpr Speed kSpeeds[] = {
+    {64, 64, 4, 64, false, 523},    {64, 64, 3, 128, false, 544},  {64, 64, 4, 64, true, 510},
+    {96, 96, 2, 128, false, 523},   {96, 96, 3, 96, false, 633},   {96, 96, 3, 96, true, 570},
+    {128, 128, 2, 128, false, 647}, {128, 128, 3, 80, false, 723}, {128, 128, 2, 128, true, 600},
+    {128, 128, 3, 80, true, 680},   {128, 128, 3, 64, true, 670},  {192, 128, 2, 128, false, 730},
+    {192, 128, 2, 128, true, 590},  {192, 128, 2, 64, true, 580},  {192, 192, 2, 80, false, 742},
+    {192, 192, 2, 64, true, 610},   {256, 256, 2, 64, false, 760}, {256, 256, 2, 64, true, 715},
+};
+constexpr double kUnmeasuredTflops = 550;
+
+double tile_speed(const ForwardConfig& c) {
+  for (const Speed& s : kSpeeds) {
+    if (s.head_dim == c.head_dim && s.dim_v == c.dim_v() && s.warpgroups == c.warpgroups &&
+        s.block_n == c.block_n && s.masked == c.masked) {
+      return s.tflops;
+    }
+  }
+  return kUnmeasuredTflops;
+}
+
+layout::Mask mask_of(const ForwardProblem& problem) {
+  return {static_cast<int32_t>(problem.seqlen_k), static_cast<int32_t>(problem.diagonal_left),
+          static_cast<int32_t>(problem.diagonal_right)};
+}
+
+// Key columns visited by rows [begin, end), and the keys that they see, summed over the rows.
+struct Visit {
+  double columns = 0;
+  double visible = 0;
+};
+
+Visit visit(const ForwardConfig& config, const ForwardProblem& problem, int64_t begin,
+            int64_t end) {
+  const layout::Mask mask = mask_of(problem);
+  const layout::BlockRange range = layout::block_range(mask, static_cast<int32_t>(begin),
+                                                       static_cast<int32_t>(end), config.block_n);
+  const auto keys = [&](int64_t row) {
+    return std::max(
+        0, mask.key_end(static_cast<int32_t>(row)) - mask.key_begin(static_cast<int32_t>(row)));
+  };
+  Visit result;
+  result.columns = range.empty() ? 0.0 : static_cast<double>(range.end - range.begin);
+  result.columns *= config.block_n;
+  result.visible = 0.5 * (keys(begin) + keys(end - 1)) * static_cast<double>(end - begin);
+  return result;
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+double expected_efficiency(const ForwardConfig& config, const ForwardProblem& problem,
+                           const DeviceProperties& device) {
+  if (problem.writes_nothing() || device.num_multiprocessors == 0) return 0.0;
+  const double overhead = config.masked ? kTileOverheadColumnsMasked : kTileOverheadColumns;
+  const int64_t block_m = config.block_m();
+  const int64_t m_blocks = ceil_div(problem.seqlen_q, block_m);
+  const bool masked = problem.masks_left() || problem.masks_right();
+  // All tiles where they are few; else whole ones, spread evenly (the last may be short).
+  const bool all = m_blocks <= kAllUpTo;
+  const int64_t candidates = all ? m_blocks : problem.seqlen_q / block_m;
+  const int64_t samples = !masked ? 1 : all ? m_blocks : std::min(candidates, kSamples);
+  double columns_of_tiles = 0;
+  double visible = 0;  // pairs, of the rows looked at
+  double rows = 0;
+  for (int64_t i = 0; i < samples; ++i) {
+    const int64_t begin = (2 * i + 1) * candidates / (2 * samples) * block_m;
+    const int64_t end = std::min(begin + block_m, problem.seqlen_q);
+    const Visit tile = visit(config, problem, begin, end);
+    double columns = tile.columns;
+    if (masked && config.skip_blocks) {
+      // A warpgroup that passes over blocks leaves the tensor cores to the others, but the tile
+      // lasts as long as its longest: half of what is passed over is gained.
+      const int64_t working = ceil_div(end - begin, kWarpgroupRows);
+      const int64_t last_begin = begin + (working - 1) * kWarpgroupRows;
+      const double first =
+          visit(config, problem, begin, std::min(begin + kWarpgroupRows, end)).columns;
+      const double last = visit(config, problem, last_begin, end).columns;
+      const double of_warpgroups =
+          0.5 * (first + last) * static_cast<double>(working) / config.warpgroups;
+      columns = 0.5 * (columns + of_warpgroups);
+    }
+    columns_of_tiles += columns + overhead;
+    visible += tile.visible;
+    rows += static_cast<double>(end - begin);
+  }
+  const double useful =
+      visible / rows * static_cast<double>(problem.seqlen_q) /
+      (columns_of_tiles / static_cast<double>(samples) * static_cast<double>(m_blocks * block_m)) *
+      static_cast<double>(problem.head_dim + problem.head_dim_v) /
+      (config.head_dim + config.dim_v());
+  // Tiles of equal length end in whole rounds; under a mask the last ones are the shortest.
+  const double tiles = static_cast<double>(problem.batch * problem.num_heads * m_blocks);
+  const double rounds = tiles / device.num_multiprocessors;
+  const double balance = rounds / (masked && rounds > 1.0 ? rounds + 0.25 : std::ceil(rounds));
+  return std::clamp(useful * balance * tile_speed(config) / kPeakTflops, 0.0, 1.0);
+}
+
+bool wants_split_keys(const ForwardConfig& config, const ForwardProblem& problem,
+                      const DeviceProperties& device) {
+  constexpr double kManyColumns = 1024;  // fewer are soon done
+  const int64_t tiles =
+      problem.batch * problem.num_heads * ceil_div(problem.seqlen_q, config.block_m());
+  if (2 * tiles > device.num_multiprocessors) return false;
+  const int64_t last = ceil_div(problem.seqlen_q, config.block_m()) - 1;
+  const Visit v = visit(config, problem, last * config.block_m(), problem.seqlen_q);
+  return v.columns >= kManyColumns;
+}
+
+}  // namespace tilefold::sm90

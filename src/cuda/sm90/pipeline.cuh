@@ -1,0 +1,97 @@
+// What producer and consumers of the Hopper kernel agree on: tiles and their key blocks, and the
+// barriers between them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/sm90/forward_config.h"
+#include "cuda/sm90/forward_params.h"
+#include "layout/block_range.h"
+#include "layout/hopper_schedule.h"
+#include "layout/pipeline_state.h"
+#include "layout/schedule.h"
+
+namespace tilefold::sm90 {
+
+using layout::BlockRange;
+using layout::Mask;
+using layout::PipelineState;
+using layout::TileCoord;
+
+// ---- tile coordinates
+
+template <ForwardConfig kConfig>
+__device__ __forceinline__ TileCoord tile_at(const ForwardParams& params, int32_t index) {
+  return kConfig.masked ? layout::tile_longest_first(index, params.num_m_blocks,
+                                                     params.num_batch_heads, params.section_heads)
+                        : layout::tile_in_head_order(index, params.num_m_blocks);
+}
+
+__device__ __forceinline__ Mask mask_of(const ForwardParams& params) {
+  return {params.seqlen_k, params.diagonal_left, params.diagonal_right};
+}
+
+// The key blocks of rows [row_begin, row_begin + rows), as far as these exist.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int32_t row_begin,
+                                                int32_t rows) {
+  if constexpr (!kConfig.masked) {
+    return {0, 0, params.seqlen_k / kConfig.block_n,
+            (params.seqlen_k + kConfig.block_n - 1) / kConfig.block_n};
+  }
+  const int32_t row_end = row_begin + rows < params.seqlen_q ? row_begin + rows : params.seqlen_q;
+  BlockRange range = layout::block_range(mask_of(params), row_begin, row_end, kConfig.block_n);
+  // The factor is applied where both sides are masked.
+  if (params.apply_factor) range.full_begin = range.end;
+  return range;
+}
+
+// ---- barriers
+//
+// full_x[stage]: one arrival, the producer's, and the bytes of the tile; then the stage belongs to
+// the consumers. empty_x[stage]: one arrival of every consumer warp (K, V) or of the thread that
+// stored O over Q (Q); then it belongs to the producer. All run on across tiles.
+
+// Named barriers; 0 is the whole CTA's.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int turn_barrier(int warpgroup) {
+  return 1 + warpgroup;
+}
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int warpgroup_barrier(int warpgroup) {
+  return 1 + kConfig.warpgroups + warpgroup;
+}
+
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void init_barriers(uint32_t smem) {
+  constexpr int kConsumerWarps = kConfig.consumer_threads() / 32;
+  for (int stage = 0; stage < kConfig.stages; ++stage) {
+    ptx::mbarrier_init(smem + kConfig.full_k(stage), 1);
+    ptx::mbarrier_init(smem + kConfig.full_v(stage), 1);
+    ptx::mbarrier_init(smem + kConfig.empty_k(stage), kConsumerWarps);
+    ptx::mbarrier_init(smem + kConfig.empty_v(stage), kConsumerWarps);
+  }
+  for (int stage = 0; stage < kConfig.q_stages; ++stage) {
+    for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
+      ptx::mbarrier_init(smem + kConfig.full_q(stage, warpgroup), 1);
+      ptx::mbarrier_init(smem + kConfig.empty_q(stage, warpgroup), 1);
+    }
+  }
+  for (int slot = 0; slot < kTileRingSlots; ++slot) {
+    ptx::mbarrier_init(smem + kConfig.full_tile(slot), 1);
+    ptx::mbarrier_init(smem + kConfig.empty_tile(slot), kConsumerWarps);
+  }
+  ptx::fence_mbarrier_init();
+}
+
+// One arrival a warp: what its lanes read before is theirs no longer.
+__device__ __forceinline__ void release(uint32_t barrier, int lane) {
+  if (lane == 0) ptx::mbarrier_arrive(barrier);
+}
+
+// The ring of tiles of a dynamic schedule: use n of the ring carries the tile after the n-th.
+__device__ __forceinline__ int32_t tile_slot(int32_t use) { return use % kTileRingSlots; }
+__device__ __forceinline__ uint32_t tile_parity(int32_t use) { return use / kTileRingSlots & 1; }
+
+}  // namespace tilefold::sm90

@@ -1,0 +1,111 @@
+// The producer of the Hopper kernel: one thread that loads all tiles by TMA.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/atomic.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
+#include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
+#include "cuda/ptx/tma.cuh"
+#include "cuda/sm90/forward_config.h"
+#include "cuda/sm90/forward_params.h"
+#include "cuda/sm90/pipeline.cuh"
+#include "layout/hopper.h"
+
+namespace tilefold::sm90 {
+
+// Loads `rows` rows of all columns, a chunk of 64 columns at a time.
+template <int kColumns, int kRows>
+__device__ __forceinline__ void load_tile(uint32_t destination, const TensorMap* map,
+                                          uint32_t barrier, int32_t row, int32_t head,
+                                          int32_t batch) {
+  constexpr int kChunkBytes = kRows * layout::kSwizzleRowBytes;
+  constexpr int kChunks = layout::padded_columns(kColumns) / layout::kChunkColumns;
+  ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    ptx::tma_load_4d(destination + chunk * kChunkBytes, map, barrier, chunk * layout::kChunkColumns,
+                     row, head, batch);
+  }
+}
+
+template <ForwardConfig kConfig>
+struct Producer {
+  const ForwardParams& params;
+  uint32_t smem;
+  PipelineState<kConfig.stages> k_position;
+  PipelineState<kConfig.stages> v_position;
+
+  __device__ __forceinline__ void load_k(int32_t n_block, int32_t head, int32_t batch) {
+    const int stage = k_position.stage;
+    ptx::mbarrier_wait(smem + kConfig.empty_k(stage), k_position.phase ^ 1);
+    load_tile<kConfig.head_dim, kConfig.block_n>(smem + kConfig.k_offset(stage), &params.map_k,
+                                                 smem + kConfig.full_k(stage),
+                                                 n_block * kConfig.block_n, head, batch);
+    k_position.advance();
+  }
+
+  __device__ __forceinline__ void load_v(int32_t n_block, int32_t head, int32_t batch) {
+    const int stage = v_position.stage;
+    ptx::mbarrier_wait(smem + kConfig.empty_v(stage), v_position.phase ^ 1);
+    load_tile<kConfig.dim_v(), kConfig.block_n>(smem + kConfig.v_offset(stage), &params.map_v,
+                                                smem + kConfig.full_v(stage),
+                                                n_block * kConfig.block_n, head, batch);
+    v_position.advance();
+  }
+};
+
+// One thread. K runs one block ahead of V, and from the last block to the first: the ragged block
+// comes first, where the loop has not begun.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void produce(const ForwardParams& params, uint32_t smem) {
+  ptx::prefetch_tensor_map(&params.map_q);
+  ptx::prefetch_tensor_map(&params.map_k);
+  ptx::prefetch_tensor_map(&params.map_v);
+  ptx::prefetch_tensor_map(&params.map_o);
+  Producer<kConfig> producer{params, smem, {}, {}};
+  PipelineState<kConfig.q_stages> q_position;
+  int32_t index = static_cast<int32_t>(blockIdx.x);
+#pragma unroll 1
+  for (int32_t use = 0; index < params.num_tiles; ++use) {
+    const TileCoord tile = tile_at<kConfig>(params, index);
+    const int32_t batch = tile.batch_head / params.num_heads;
+    const int32_t head = tile.batch_head - batch * params.num_heads;
+    const int32_t head_kv = head / params.heads_per_group;
+    const int32_t row = tile.m_block * kConfig.block_m();
+    const BlockRange range = blocks_of<kConfig>(params, row, kConfig.block_m());
+
+    if constexpr (!kConfig.masked) {
+      index += static_cast<int32_t>(gridDim.x);
+    } else if (params.tile_counter == nullptr) {
+      index = params.num_tiles;
+    } else {
+      if (use == 0) ptx::wait_for_prior_grids();  // tile_counter.cu has set the counter to 0
+      index = static_cast<int32_t>(gridDim.x + ptx::atomic_add_relaxed(params.tile_counter, 1));
+    }
+    if (!range.empty()) producer.load_k(range.end - 1, head_kv, batch);
+#pragma unroll 1
+    for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
+      const int stage = q_position.stage;
+      ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup), q_position.phase ^ 1);
+      load_tile<kConfig.head_dim, kWarpgroupRows>(
+          smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
+          smem + kConfig.full_q(stage, warpgroup), row + warpgroup * kWarpgroupRows, head, batch);
+    }
+    q_position.advance();
+#pragma unroll 1
+    for (int32_t n_block = range.end - 1; n_block >= range.begin; --n_block) {
+      if (n_block > range.begin) producer.load_k(n_block - 1, head_kv, batch);
+      producer.load_v(n_block, head_kv, batch);
+    }
+    if constexpr (kConfig.masked) {
+      const int32_t slot = tile_slot(use);
+      ptx::mbarrier_wait(smem + kConfig.empty_tile(slot), tile_parity(use) ^ 1);
+      ptx::st_shared_u32(smem + kConfig.tile_ring(slot), static_cast<uint32_t>(index));
+      ptx::mbarrier_arrive(smem + kConfig.full_tile(slot));
+    }
+  }
+}
+
+}  // namespace tilefold::sm90

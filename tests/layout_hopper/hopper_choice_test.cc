@@ -1,0 +1,114 @@
+// The expected speeds that the choice among Hopper rows goes by: at the points that were measured,
+// the fastest row is the one expected to be.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cuda/sm90/forward_cost.h"
+
+namespace tilefold::sm90 {
+namespace {
+
+struct Row {
+  std::string name;
+  ForwardConfig config;
+};
+
+std::vector<Row> rows() {
+  std::vector<Row> all;
+#define TILEFOLD_SM80_ROW(name, ...)
+#define TILEFOLD_SM90_ROW(name, ...) all.push_back({#name, ForwardConfig{__VA_ARGS__}});
+#include "cuda/kernels.def"
+#undef TILEFOLD_SM90_ROW
+#undef TILEFOLD_SM80_ROW
+  return all;
+}
+
+DeviceProperties h200() {
+  DeviceProperties device;
+  device.type = DeviceType::kCuda;
+  device.compute_capability = 90;
+  device.num_multiprocessors = 132;
+  return device;
+}
+
+// batch * n = 16384, heads * head_dim = 2048, as in the measurements.
+ForwardProblem problem(int head_dim, int n, bool causal) {
+  ForwardProblem p;
+  p.dtype = DType::kFloat16;
+  p.batch = 16384 / n;
+  p.num_heads = p.num_heads_kv = 2048 / head_dim;
+  p.seqlen_q = p.seqlen_k = n;
+  p.head_dim = p.head_dim_v = head_dim;
+  p.diagonal_left = -n;
+  p.diagonal_right = causal ? 0 : n;
+  return p;
+}
+
+std::string best(const ForwardProblem& p) {
+  double highest = 0;
+  std::string name;
+  for (const Row& row : rows()) {
+    const bool takes = row.config.dtype == p.dtype && row.config.head_dim >= p.head_dim &&
+                       row.config.dim_v() >= p.head_dim_v &&
+                       (row.config.masked || !(p.masks_left() || p.masks_right()));
+    if (!takes) continue;
+    const double efficiency = expected_efficiency(row.config, p, h200());
+    if (efficiency > highest) {
+      highest = efficiency;
+      name = row.name;
+    }
+  }
+  return name;
+}
+
+TEST(HopperChoiceTest, FastestMeasuredRowComesFirst) {
+  EXPECT_EQ(best(problem(64, 512, false)), "sm90_fp16_d64_m256n64_s4");
+  EXPECT_EQ(best(problem(64, 1024, false)), "sm90_fp16_d64_m256n64_s4");
+  EXPECT_EQ(best(problem(64, 8192, false)), "sm90_fp16_d64_m192n128_s3");
+  EXPECT_EQ(best(problem(64, 16384, false)), "sm90_fp16_d64_m192n128_s3");
+  EXPECT_EQ(best(problem(128, 512, false)), "sm90_fp16_d128_m128n128_s2");
+  EXPECT_EQ(best(problem(128, 1024, false)), "sm90_fp16_d128_m128n128_s2");
+  EXPECT_EQ(best(problem(128, 4096, false)), "sm90_fp16_d128_m192n80_s3");
+  EXPECT_EQ(best(problem(128, 512, true)), "sm90_fp16_d128_m192n64_s4_masked");
+  EXPECT_EQ(best(problem(128, 1024, true)), "sm90_fp16_d128_m128n128_s2_masked");
+  EXPECT_EQ(best(problem(128, 8192, true)), "sm90_fp16_d128_m192n80_s3_masked");
+  EXPECT_EQ(best(problem(128, 16384, true)), "sm90_fp16_d128_m192n80_s3_masked");
+}
+
+TEST(HopperChoiceTest, TheTightestHeadDimComesFirst) {
+  EXPECT_NE(best(problem(64, 4096, false)).find("_d64_"), std::string::npos);
+  EXPECT_NE(best(problem(96, 4096, false)).find("_d96_"), std::string::npos);
+  EXPECT_NE(best(problem(112, 4096, true)).find("_d128_"), std::string::npos);
+  EXPECT_NE(best(problem(160, 4096, false)).find("_d192_"), std::string::npos);
+  ForwardProblem latent = problem(192, 4096, true);
+  latent.head_dim_v = 128;
+  EXPECT_NE(best(latent).find("_d192v128_"), std::string::npos);
+}
+
+TEST(HopperChoiceTest, EfficiencyIsAFraction) {
+  for (const Row& row : rows()) {
+    for (const int n : {1, 63, 64, 65, 1000, 4096}) {
+      for (const bool causal : {false, true}) {
+        const double efficiency = expected_efficiency(row.config, problem(64, n, causal), h200());
+        EXPECT_GE(efficiency, 0.0) << row.name << " N = " << n;
+        EXPECT_LE(efficiency, 1.0) << row.name << " N = " << n;
+      }
+    }
+  }
+}
+
+TEST(HopperChoiceTest, FewTilesWithManyKeysAreLeftToSplitKeys) {
+  const ForwardConfig config = rows().front().config;
+  ForwardProblem p = problem(64, 16384, false);
+  EXPECT_FALSE(wants_split_keys(config, p, h200()));
+  p.seqlen_q = 1;
+  p.num_heads = p.num_heads_kv = 8;
+  EXPECT_TRUE(wants_split_keys(config, p, h200()));
+  p.seqlen_k = 256;
+  EXPECT_FALSE(wants_split_keys(config, p, h200()));
+}
+
+}  // namespace
+}  // namespace tilefold::sm90
