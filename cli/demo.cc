@@ -207,9 +207,11 @@ void run_demo(const DemoFlags& flags) {
   print_field("kernel", fmt::format("{} ({})", first->kernel, first->reason));
   fmt::print("\n{}{}\n", kIndent, bold("Against a float64 reference"));
   fmt::print("{}", table.text(kIndent));
-  fmt::print("{}{}\n", kIndent,
-             dim(fmt::format("relative error: Frobenius norm; time: median of {} calls after {}",
-                             flags.repetitions, flags.warm_ups)));
+  fmt::print(
+      "{}{}\n", kIndent,
+      dim(fmt::format("relative error: Frobenius norm; bound: what rounding can cause at most; "
+                      "time: median of {}",
+                      flags.repetitions)));
 
   const std::span lse(reinterpret_cast<const float*>(first->lse.data()),
                       first->lse.size() / sizeof(float));
