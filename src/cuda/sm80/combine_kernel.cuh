@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(32 * kCombineWarps)
   const int32_t row =
       static_cast<int32_t>(row_of_all - static_cast<int64_t>(batch_head) * params.seqlen_q);
   TileContext tile{};
-  tile.batch = batch_head / params.num_heads;
+  tile.batch =
+      static_cast<int32_t>(params.by_num_heads.quotient(static_cast<uint32_t>(batch_head)));
   tile.head = batch_head - tile.batch * params.num_heads;
 
   const float* ml = params.partial_ml + row_of_all * 2;

@@ -41,9 +41,11 @@ struct Coordinates {
     const int32_t thread = ptx::thread_index_x();
     coord = layout::tile_of(params.grid, ptx::cta_index_x());
     tile.row_begin = coord.m_block * kConfig.block_m;
-    tile.batch = coord.batch_head / params.num_heads;
+    tile.batch =
+        static_cast<int32_t>(params.by_num_heads.quotient(static_cast<uint32_t>(coord.batch_head)));
     tile.head = coord.batch_head - tile.batch * params.num_heads;
-    tile.head_kv = tile.head / params.heads_per_group;
+    tile.head_kv =
+        static_cast<int32_t>(params.by_heads_per_group.quotient(static_cast<uint32_t>(tile.head)));
     warp.lane = thread % 32;
     warp.warp = ptx::shfl_idx(thread / 32, 0);
     warp.row_group = warp.warp / kConfig.warps_per_row_group();

@@ -73,7 +73,7 @@ __device__ __forceinline__ void finish_tile(float (&rO)[kConfig.m16()][2 * kConf
                                             const Coordinates<kConfig>& at, uint32_t shared) {
   softmax.finish();
   if constexpr (kConfig.pair) {
-    sync_row_group<kConfig>(at.warp);  // the exchange buffer has been read
+    // The exchange buffer was last read before the barrier behind P.
     combine_pair<kConfig>(softmax.row_sum, shared, at.warp, [](float a, float b) { return a + b; });
   }
   if (must_repair<kConfig>(rO, softmax, params, at)) {
@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
 #pragma unroll 1
     for (int32_t n_block = cta_range.begin; n_block < cta_range.end; ++n_block) {
       pipeline.before_scores(n_block);
-      if (!warp_range.visits(n_block)) {  // this warp's rows see nothing of the block
+      if (!ptx::vote_any(
+              warp_range.visits(n_block))) {  // this warp's rows see nothing of the block
         pipeline.after_scores(n_block);
         pipeline.before_values(n_block);
         pipeline.after_values();
@@ -154,8 +155,8 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
       // rS = sQ sK^T
       float rS[kM16][2 * kN16][4];
       compute_scores<kConfig>(rS, rQ, lane, stage_bytes);
-      if (softmax.prescale) softmax.prescale_scores(rS, params.softmax_scale);
-      if (warp_range.masks(n_block)) {
+      if (ptx::vote_any(softmax.prescale)) softmax.prescale_scores(rS, params.softmax_scale);
+      if (ptx::vote_any(warp_range.masks(n_block))) {
         const int32_t key = n_block * kBlockN + at.warp.half * 16 + at.warp.lane % 4 * 2;
         mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, at.warp.lane_row(), key);
       }

@@ -266,6 +266,8 @@ struct TmaPipeline {
     load_v(next_block - 1);
   }
 
+  // Thread 0 may issue as soon as it has initialised the barriers; the others wait for that before
+  // they wait at one.
   __device__ __forceinline__ void start(const TileContext&, int32_t, uint32_t) {
     if (threadIdx.x == 0) {
 #pragma unroll
@@ -278,9 +280,6 @@ struct TmaPipeline {
         }
       }
       ptx::fence_mbarrier_init();
-    }
-    ptx::barrier_sync_cta();  // the barriers are initialised
-    if (threadIdx.x == 0) {
       if constexpr (kSeparate) {
         load_next_k<true>();
       } else {
@@ -289,7 +288,7 @@ struct TmaPipeline {
         for (int i = 1; i < kStages - 1; ++i) load_next<false>();
       }
     }
-    ptx::sync_warp();
+    ptx::barrier_sync_cta();
   }
   // Q's bytes count against the first block's barrier.
   __device__ __forceinline__ void await_q() { ptx::mbarrier_wait(full_k(0), 0); }

@@ -32,15 +32,15 @@ inline ForwardParams make_params(const ForwardConfig& config, const ForwardProbl
   p.v_strides = byte_strides(problem.v_strides, dtype_bytes(problem.dtype));
   p.o_strides = byte_strides(problem.o_strides, dtype_bytes(problem.dtype));
   p.lse_strides = byte_strides(problem.lse_strides, sizeof(float));
-  p.grid.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
-  p.grid.num_m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
-  p.grid.num_splits = num_splits;
+  p.grid = layout::TileGrid(static_cast<int32_t>(problem.batch * problem.num_heads),
+                            static_cast<int32_t>(num_m_blocks(config, problem)), num_splits);
   p.mask.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
   p.mask.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   p.mask.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
   p.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   p.num_heads = static_cast<int32_t>(problem.num_heads);
-  p.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  p.by_num_heads = layout::Divisor(static_cast<uint32_t>(problem.num_heads));
+  p.by_heads_per_group = layout::Divisor(static_cast<uint32_t>(problem.heads_per_group()));
   p.head_dim = static_cast<int32_t>(problem.head_dim);
   p.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   p.softmax_scale = problem.scale;

@@ -5,6 +5,7 @@
 
 #include "cuda/tensor_map.h"
 #include "layout/block_range.h"
+#include "layout/divisor.h"
 #include "layout/schedule.h"
 
 namespace tilefold::sm80 {
@@ -35,7 +36,8 @@ struct ForwardParams {
   layout::Mask mask;  // seqlen_k and the two diagonals
   int32_t seqlen_q;
   int32_t num_heads;
-  int32_t heads_per_group;  // Hq / Hkv
+  layout::Divisor by_num_heads;
+  layout::Divisor by_heads_per_group;  // Hq / Hkv
   int32_t head_dim;
   int32_t head_dim_v;
 

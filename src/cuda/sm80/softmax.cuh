@@ -113,16 +113,15 @@ struct OnlineSoftmax {
 
   // Whether this lane has an element further above the running maximum than the threshold.
   __device__ __forceinline__ bool exceeds(const float (&tile_max)[kM16][2]) const {
-    bool any = false;
+    float excess = -FLT_MAX;
 #pragma unroll
     for (int m = 0; m < kM16; ++m) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        any =
-            any || ptx::fma_rn(tile_max[m][r], exponent_scale, -row_max[m][r]) > kRescaleThreshold;
+        excess = ptx::max_f32(excess, ptx::fma_rn(tile_max[m][r], exponent_scale, -row_max[m][r]));
       }
     }
-    return any;
+    return excess > kRescaleThreshold;
   }
 
   // tile_max becomes the maxima of whole rows (of this warp's keys).
