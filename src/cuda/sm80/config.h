@@ -42,7 +42,7 @@ struct ForwardConfig {
   int32_t block_n;
   int32_t num_warps;
   int32_t stages;      // K/V tiles in flight
-  int32_t shared_kib;  // the class of shared memory per CTA it needs: 99, 163 or 227 KiB
+  int32_t shared_kib;  // it is for devices whose CTAs have this much: 99, 163 or 227 KiB
   LoadPath load = LoadPath::kCpAsync;
   bool pair = false;
   bool q_in_registers = false;

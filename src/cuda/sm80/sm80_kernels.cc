@@ -105,9 +105,9 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
                 device.compute_capability / 10, device.compute_capability % 10);
     return false;
   }
-  if (device.shared_memory_bytes < config.smem_bytes()) {
-    reason->set("the device gives a CTA %" PRId64 " bytes of shared memory; takes %d",
-                device.shared_memory_bytes, config.smem_bytes());
+  if (device.shared_memory_bytes < config.shared_kib * 1024) {
+    reason->set("the device gives a CTA %" PRId64 " KiB of shared memory; takes %d KiB and more",
+                device.shared_memory_bytes / 1024, config.shared_kib);
     return false;
   }
   if (problem.seqlen_q > kLongest || problem.seqlen_k > kLongest) {
