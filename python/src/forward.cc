@@ -368,9 +368,8 @@ double c_call_seconds(nb::handle q, nb::handle k, nb::handle v, nb::handle o, in
   for (int i = 0; i < 4; ++i) {
     views[i].read(adapter, arrays[i], names[i], Layout::kHeadsFirst, nb::none());
   }
-  void* stream = views[0].is_cuda()
-                     ? cuda_stream(adapter, q, views[0].tensor()->device, nb::none())
-                     : nullptr;
+  void* stream =
+      views[0].is_cuda() ? cuda_stream(adapter, q, views[0].tensor()->device, nb::none()) : nullptr;
   tilefold_status status = TILEFOLD_OK;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < repeats && status == TILEFOLD_OK; ++i) {

@@ -200,7 +200,22 @@ def test_fake_tensors_and_export() -> None:
     assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
 
 
-def test_autocast_and_inference_mode_tensors() -> None:
+def test_subclasses() -> None:
+    class Named(torch.Tensor):
+        pass
+
+    q = normal(1, 2, 6, 8)
+    named = q.as_subclass(Named)
+    expected = tilefold.attention(q, q, q)
+    assert torch.equal(tilefold.attention(named, named, named).as_subclass(torch.Tensor), expected)
+    assert torch.equal(tilefold.attention(q, named, q).as_subclass(torch.Tensor), expected)
+    buffer = torch.nn.Buffer(q)
+    assert torch.equal(tilefold.attention(buffer, buffer, buffer), expected)
+    with pytest.raises(NotImplementedError, match="requires a gradient"):
+        tilefold.attention(named.clone().requires_grad_(), q, q)
+
+
+def test_inference_mode_tensors() -> None:
     with torch.inference_mode():
         q = normal(1, 2, 6, 8)
         o = tilefold.attention(q, q, q)

@@ -27,6 +27,11 @@ def _check_gradients(*tensors: torch.Tensor) -> None:
         )
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its subclass, which would lead back to the operator."""
+    return tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
+
+
 def _causal(name: str) -> Any:
     return {"none": False, "square": True}.get(name, name)
 
@@ -47,9 +52,9 @@ def _run(
     num_threads: int,
 ) -> Any:
     return _core.forward(
-        q,
-        k,
-        v,
+        _plain(q),
+        _plain(k),
+        _plain(v),
         _causal(causal),
         (window_left, window_right),
         scale,
