@@ -171,9 +171,8 @@ def row_entries(results, run_id, digests):
     """The record's entries for the rows that ran. A row of several dtypes ran once with each."""
     entries = {}
     for tested, tests in results.items():
-        name = next((n for n in digests if tested == n or tested.startswith(n + "_")), None)
-        name = tested if tested in digests else name
-        if name is None:
+        name = tested if tested in digests else re.sub(r"_(float32|float16|bfloat16)$", "", tested)
+        if name not in digests:
             continue
         entry = entries.setdefault(name, dict(digest=digests[name], run=run_id, passed=0, skipped={}, failed=[]))
         for test, (outcome, message) in sorted(tests.items()):
