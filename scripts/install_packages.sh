@@ -15,6 +15,12 @@ need_header() {
   missing="$missing $2"
 }
 
+need_python_module() { python3 -c "import $1" 2>/dev/null || missing="$missing $2"; }
+need_python_header() {
+  python3 -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' \
+    2>/dev/null || missing="$missing $1"
+}
+
 need_build() {
   need_command cmake cmake
   need_command ninja ninja-build
@@ -37,6 +43,8 @@ for target in "$@"; do
       need_header boost/context/fiber.hpp libboost-context-dev
       need_command pkg-config pkg-config
       need_command python3 python3
+      need_python_module ensurepip python3-venv
+      need_python_header python3-dev
       need_command nm binutils
       ;;
     bench)

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import List
@@ -58,6 +59,9 @@ def main() -> int:
     options = parser.parse_args()
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        return skip(f"{header} is not there (Debian: apt install python3-dev)")
     venv = work / "venv"
     python = venv / "bin" / "python"
     reason = make_environment(python, venv)
