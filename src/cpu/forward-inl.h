@@ -233,6 +233,7 @@ HWY_NOINLINE void output_visible_only(const float* v, int64_t block_stride, int6
   constexpr int64_t kWidth = kNumVectors * kLanes;
   for (int64_t d = 0; d < head_dim_v; ++d) {
     const float* column = v + d / kValueBlock * block_stride + d % kValueBlock;
+    HWY_UNROLL(3)
     for (int n = 0; n < kNumVectors; ++n) {
       float* at = panel.o + d * kWidth + n * kLanes;
       Vector acc = hn::Zero(kTag);
@@ -253,6 +254,7 @@ HWY_NOINLINE void fold_tile(const Buffers& buffers, const ForwardPlan& plan, con
   const int64_t head_dim_v = plan.problem->head_dim_v;
   Vector tile_max[kNumVectors];
   Vector shrink[kNumVectors];
+  HWY_UNROLL(3)
   for (int n = 0; n < kNumVectors; ++n) {
     tile_max[n] = hn::Set(kTag, -std::numeric_limits<float>::max());
   }

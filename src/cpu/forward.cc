@@ -33,7 +33,7 @@ void choose_tiles(const ForwardTarget& target, int num_threads, ForwardPlan* pla
   const int64_t widths = std::max<int64_t>(p.head_dim + p.head_dim_v, 1);
 
   // The scores of one panel live in L1: no more than half of it.
-  const int64_t keys_l1 = processor().l1d_bytes / 2 / target.bytes_per_score / target.panel_rows;
+  const int64_t keys_l1 = processor().l1d_bytes / 2 / 4 / target.panel_rows;
   const int64_t keys_l2 = budget / 2 / widths;
   const int64_t keys = std::min({keys_l1, keys_l2, kMaxBlockN});
   plan->block_n = std::max(keys / kKeyStep * kKeyStep, kMinBlockN);

@@ -264,27 +264,11 @@ bool load_values(const ForwardPlan& plan, int64_t group, int64_t n_begin, KeyRan
 
 // ---------------------------------------------------------------------------------- products
 
-// Rows of A that a later product reads. Rows that a tile load does not find in L1 cost it their
-// latency one by one, so they are fetched ahead.
-struct Ahead {
-  const uint16_t* rows = nullptr;  // 32 of them
-  int64_t stride_bytes = 0;
-
-  HWY_INLINE void fetch(int64_t step) const {
-    if (rows == nullptr) return;
-    const char* at = reinterpret_cast<const char*>(rows + step * kStep);
-    HWY_UNROLL(8)
-    for (int64_t row = 0; row < 2 * kTileRows; ++row) {
-      __builtin_prefetch(at + row * stride_bytes);
-    }
-  }
-};
-
 // C[32][32] += A[32][kStep n] B[kStep n][32] into tiles 0 to 3. A's rows are a_stride bytes apart,
 // B's are those of a panel.
 template <typename Tiles>
 HWY_INLINE void accumulate(Tiles& tiles, const uint16_t* a, int64_t a_stride, const uint32_t* b,
-                           int64_t steps, const Ahead& ahead) {
+                           int64_t steps) {
   for (int64_t step = 0; step < steps; ++step, a += kStep, b += kStep / 2 * kPanel) {
     tiles.template load<4>(a, a_stride);
     tiles.template load<6>(b, kRowBytes);
@@ -294,7 +278,6 @@ HWY_INLINE void accumulate(Tiles& tiles, const uint16_t* a, int64_t a_stride, co
     tiles.template load<7>(b + kTileRows, kRowBytes);
     tiles.template multiply_add<1, 4, 7>();
     tiles.template multiply_add<3, 5, 7>();
-    ahead.fetch(step);
   }
 }
 
@@ -322,7 +305,7 @@ HWY_INLINE void fold_peak(float* HWY_RESTRICT s, const PanelView& panel, int64_t
   const Vector hidden = hn::Set(kTag, -std::numeric_limits<float>::infinity());
   const int64_t end = std::min(key + kKeyBlock, panel.end);
   for (int64_t j = key; j < end; ++j) {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int n = 0; n < kVectors; ++n) {
       float* at = s + j * kPanel + n * kLanes;
       Vector x = hn::Load(kTag, at);
@@ -348,11 +331,7 @@ HWY_INLINE void scores(Tiles& tiles, const Buffers& buffers, const ForwardPlan& 
     for (int a = kParts - 1; a >= 0; --a) {
       const uint16_t* k = buffers.k + a * k_part + key * buffers.head_dim;
       for (int b = kParts - 1; b >= 0; --b) {
-        Ahead ahead;
-        if (b == 0 && key + kKeyBlock < panel.end) {
-          ahead = {k + kKeyBlock * buffers.head_dim, buffers.head_dim * 2};
-        }
-        accumulate(tiles, k, buffers.head_dim * 2, q + b * q_part, steps, ahead);
+        accumulate(tiles, k, buffers.head_dim * 2, q + b * q_part, steps);
       }
     }
     // The vectors look at the block before while the tiles work on this one.
@@ -395,6 +374,7 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
   const Vector c = hn::Set(kTag, scale);
   Vector maximum[kVectors];
   Vector sum[kVectors];
+  HWY_UNROLL(4)
   for (int n = 0; n < kVectors; ++n) {
     const Vector old = hn::Load(kTag, panel.row_max + n * kLanes);
     // A row that has seen nothing keeps its maximum, whatever the scale.
@@ -408,7 +388,7 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
   uint32_t* HWY_RESTRICT p = buffers.p + panel.begin / 2 * kPanel;
   int64_t j = panel.begin;
   for (; j + 1 < panel.end; j += 2, p += kPanel) {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int n = 0; n < kVectors; ++n) {
       const float* at = s + j * kPanel + n * kLanes;
       const Vector even = weight(hn::Load(kTag, at), c, maximum[n]);
@@ -419,6 +399,7 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
     }
   }
   if (j < panel.end) {
+    HWY_UNROLL(4)
     for (int n = 0; n < kVectors; ++n) {
       const Vector last = weight(hn::Load(kTag, s + j * kPanel + n * kLanes), c, maximum[n]);
       sum[n] = hn::Add(sum[n], last);
@@ -433,6 +414,7 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
       std::memset(p + part * p_part, 0, sizeof(uint32_t) * kPanel);
     }
   }
+  HWY_UNROLL(4)
   for (int n = 0; n < kVectors; ++n) {
     const Vector old = hn::Load(kTag, panel.row_sum + n * kLanes);
     hn::Store(hn::MulAdd(old, hn::Load(kTag, shrink + n * kLanes), sum[n]), kTag,
@@ -443,6 +425,7 @@ HWY_INLINE void softmax(const Buffers& buffers, const ForwardPlan& plan, const P
 // O^T = shrink * O^T + the sum over a tile, for kStep head dims.
 HWY_INLINE void fold_output(float* HWY_RESTRICT o, const float* HWY_RESTRICT sum,
                             const float* HWY_RESTRICT shrink) {
+  HWY_UNROLL(4)
   for (int n = 0; n < kVectors; ++n) {
     const Vector factor = hn::Load(kTag, shrink + n * kLanes);
     HWY_UNROLL(4)
@@ -452,10 +435,10 @@ HWY_INLINE void fold_output(float* HWY_RESTRICT o, const float* HWY_RESTRICT sum
   }
 }
 
-// O^T = shrink * O^T + V^T P^T. `next_keys` are the rows of K that the next panel begins with.
+// O^T = shrink * O^T + V^T P^T.
 template <int kParts, typename Tiles>
 HWY_INLINE void outputs(Tiles& tiles, const Buffers& buffers, const ForwardPlan& plan,
-                        const PanelView& panel, const float* shrink, const Ahead& next_keys) {
+                        const PanelView& panel, const float* shrink) {
   const int64_t steps = (panel.end - panel.begin + kStep - 1) / kStep;
   const int64_t v_stride = plan.block_n * 2;
   const int64_t v_part = plan.block_n * buffers.head_dim_v;
@@ -466,15 +449,12 @@ HWY_INLINE void outputs(Tiles& tiles, const Buffers& buffers, const ForwardPlan&
   float* other = buffers.block + kStep * kPanel;
   for (int64_t d = 0; d < buffers.head_dim_v; d += kStep) {
     const uint16_t* v = buffers.v + d * plan.block_n + panel.begin;
-    const bool last = d + kStep >= buffers.head_dim_v;
-    const Ahead ahead = last ? next_keys : Ahead{v + kStep * plan.block_n, v_stride};
     clear(tiles);
     if (kParts == 2) {
-      const Ahead second = last ? Ahead{} : Ahead{ahead.rows + v_part, v_stride};
-      accumulate(tiles, v + v_part, v_stride, p, steps, second);
-      accumulate(tiles, v, v_stride, p + p_part, steps, Ahead{});
+      accumulate(tiles, v + v_part, v_stride, p, steps);
+      accumulate(tiles, v, v_stride, p + p_part, steps);
     }
-    accumulate(tiles, v, v_stride, p, steps, ahead);
+    accumulate(tiles, v, v_stride, p, steps);
     if (d > 0) fold_output(panel.o + (d - kStep) * kPanel, other, shrink);
     store_block(tiles, block);
     std::swap(block, other);
@@ -565,15 +545,13 @@ HWY_NOINLINE bool run_parts(const ForwardPlan& plan, int64_t group, int64_t m_bl
       if (panel.begin >= panel.end) continue;
       const uint32_t* q = buffers.q + index * kParts * buffers.head_dim / 2 * kPanel;
       Vector peak[kVectors];
+      HWY_UNROLL(4)
       for (int n = 0; n < kVectors; ++n) {
         peak[n] = hn::Set(kTag, -std::numeric_limits<float>::max());
       }
       scores<kParts>(tiles, buffers, plan, q, panel, peak);
-      const Ahead values = {buffers.v + panel.begin, plan.block_n * 2};
-      for (int64_t step = 0; step * kStep < panel.end - panel.begin; ++step) values.fetch(step);
       softmax<kParts>(buffers, plan, panel, peak, scale, shrink);
-      outputs<kParts>(tiles, buffers, plan, panel, shrink,
-                      {buffers.k + panel.begin * buffers.head_dim, buffers.head_dim * 2});
+      outputs<kParts>(tiles, buffers, plan, panel, shrink);
     }
   }
   store_results(tile, split);

@@ -83,8 +83,7 @@ inline KeyRange visible_keys(const ForwardProblem& problem, int64_t query) {
 // What a SIMD target brings: its shape and its code.
 struct ForwardTarget {
   const char* name;
-  int64_t panel_rows;       // rows that its innermost code works on
-  int64_t bytes_per_score;  // of a score and its probability
+  int64_t panel_rows;  // rows that its innermost code works on
   bool (*supported)();
   // Whether it computes such problems (on a processor that supports it).
   bool (*serves)(const ForwardPlan& plan);

@@ -63,12 +63,12 @@ void amx_run_item(const ForwardPlan& plan, int64_t group, int64_t m_block, int64
 
 #if HWY_TARGET == HWY_AVX3
 ForwardTarget amx_target() {
-  return {"AMX_BF16", amx::kPanel, 6, amx_supported, amx::serves, amx_scratch_bytes, amx_run_item};
+  return {"AMX_BF16", amx::kPanel, amx_supported, amx::serves, amx_scratch_bytes, amx_run_item};
 }
 #endif
 
 ForwardTarget target() {
-  return {hwy::TargetName(HWY_TARGET), kPanel, 4, supported, serves_all, scratch_bytes, run_item};
+  return {hwy::TargetName(HWY_TARGET), kPanel, supported, serves_all, scratch_bytes, run_item};
 }
 
 }  // namespace HWY_NAMESPACE

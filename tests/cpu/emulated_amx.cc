@@ -106,7 +106,7 @@ void emulated_run_item(const ForwardPlan& plan, int64_t group, int64_t m_block, 
 }  // namespace
 
 ForwardTarget emulated_target() {
-  return {"EmulatedAmx",          amx::kPanel,      6, emulated_supported, amx::serves,
+  return {"EmulatedAmx",          amx::kPanel,      emulated_supported, amx::serves,
           emulated_scratch_bytes, emulated_run_item};
 }
 
