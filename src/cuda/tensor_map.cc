@@ -72,8 +72,9 @@ bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason) {
       reason->set("%s: its %s extent is %" PRId64 "; takes less than 2^31", name, a.axis, a.extent);
       return false;
     }
-    const int64_t limit = kStrideLimitBytes / element_bytes;
-    if (a.stride < 0 || a.stride >= limit || a.stride * element_bytes % kAlignmentBytes != 0) {
+    const int64_t stride_bytes = a.stride * element_bytes;  // fits: offsets in bytes do
+    if (stride_bytes < 0 || stride_bytes >= kStrideLimitBytes ||
+        stride_bytes % kAlignmentBytes != 0) {
       reason->set("%s: its %s stride is %" PRId64 " elements; takes multiples of %" PRId64
                   " from 0 to 2^40 bytes",
                   name, a.axis, a.stride, kAlignmentBytes / element_bytes);

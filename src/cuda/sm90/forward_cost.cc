@@ -82,6 +82,11 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 double expected_efficiency(const ForwardConfig& config, const ForwardProblem& problem,
                            const DeviceProperties& device) {
   if (problem.writes_nothing() || device.num_multiprocessors == 0) return 0.0;
+  // A tile far wider than the problem is not worth a closer look: a tighter one is in the table.
+  constexpr double kWide = 0.7;
+  const double useful_dims = static_cast<double>(problem.head_dim + problem.head_dim_v) /
+                             (config.head_dim + config.dim_v());
+  if (useful_dims < kWide) return 0.0;
   const double overhead = config.masked ? kTileOverheadColumnsMasked : kTileOverheadColumns;
   const int64_t block_m = config.block_m();
   const int64_t m_blocks = ceil_div(problem.seqlen_q, block_m);
@@ -117,8 +122,7 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
   const double useful =
       visible / rows * static_cast<double>(problem.seqlen_q) /
       (columns_of_tiles / static_cast<double>(samples) * static_cast<double>(m_blocks * block_m)) *
-      static_cast<double>(problem.head_dim + problem.head_dim_v) /
-      (config.head_dim + config.dim_v());
+      useful_dims;
   // Tiles of equal length end in whole rounds; under a mask the last ones are the shortest.
   const double tiles = static_cast<double>(problem.batch * problem.num_heads * m_blocks);
   const double rounds = tiles / device.num_multiprocessors;
