@@ -55,6 +55,7 @@ void write_npy(OutputFile* file, const Result& result) {
 
 void write_safetensors(OutputFile* file, const std::vector<const Result*>& results) {
   std::vector<TensorToWrite> headers;
+  headers.reserve(results.size());
   for (const Result* result : results) headers.push_back(result->what);
   file->write(safetensors_header(headers, {{"made_by", "tilefold " + std::string(version())}}));
   for (const Result* result : results) file->write(result->bytes);

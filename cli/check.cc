@@ -30,6 +30,8 @@ struct CheckFlags {
   bool verbose = false;
 };
 
+constexpr int64_t kMostProblems = 1'000'000;
+
 enum class Outcome { kPassed, kFailed, kRefused };
 
 struct Verdict {
@@ -175,6 +177,7 @@ std::vector<reference::Case> cases_of(const CheckFlags& flags) {
   limits.dtypes = dtypes_of(flags);
   limits.max_seqlen = flags.max_seqlen;
   std::vector<reference::Case> cases;
+  cases.reserve(static_cast<size_t>(flags.fuzz));
   for (int64_t i = 0; i < flags.fuzz; ++i) {
     // Seeds of their own, so that --seed 1 and --seed 2 share no problem.
     cases.push_back(reference::random_case(
@@ -256,7 +259,7 @@ void add_check_command(CLI::App* app) {
   CLI::App* command = app->add_subcommand("check", "Compare a back end with the float64 reference");
   CLI::Option* fuzz =
       command->add_option("--fuzz", flags->fuzz, "Check N random problems instead of the grid")
-          ->check(CLI::PositiveNumber)
+          ->check(CLI::Range(int64_t{1}, kMostProblems))
           ->type_name("N");
   command->add_option("--seed", flags->seed, "Seed of the random problems (default 1)")
       ->needs(fuzz);

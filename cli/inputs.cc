@@ -120,7 +120,7 @@ AxisOrder InputFlags::axis_order() const {
 ConstTensor convert(const ConstTensor& tensor, DataType type,
                     std::vector<std::shared_ptr<FileBytes>>* memory) {
   if (tensor.type() == type) return tensor;
-  const Extents shape = tensor.shape();
+  const Extents& shape = tensor.shape();
   const Extents strides = tensor.strides();
   memory->push_back(
       std::make_shared<FileBytes>(static_cast<size_t>(tensor.num_elems() * size_in_bytes(type))));

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <string>
 #include <tilefold/tilefold.hpp>
@@ -73,4 +74,14 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace tilefold::cli
 
-int main(int argc, char** argv) { return tilefold::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  // What run() does not expect ends the program as an error too, not as a crash.
+  try {
+    return tilefold::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tilefold: unexpected error: %s\n", error.what());
+  } catch (...) {
+    std::fputs("tilefold: unexpected error\n", stderr);
+  }
+  return static_cast<int>(tilefold::cli::ExitCode::kIo);
+}
