@@ -13,3 +13,8 @@ target_sources(tilefold_sm90_rows PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/sm90/tile_
 target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
 tilefold_gate_local_memory(tilefold_sm90_rows)
 list(APPEND tilefold_cuda_object_libraries tilefold_sm90_rows)
+
+option(TILEFOLD_BOUNDED_SPINS "For tests: Hopper kernels trap where a wait on a barrier does not end" OFF)
+if(TILEFOLD_BOUNDED_SPINS)
+  target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)
+endif()
