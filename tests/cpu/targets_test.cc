@@ -32,7 +32,7 @@ class CpuTargetTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(CpuTargetTest, RandomCases) {
-  for (uint64_t seed = 0; seed < (slow() ? 60 : 200); ++seed) {
+  for (uint64_t seed = 0; seed < (slow() ? 40 : 100); ++seed) {
     ASSERT_TRUE(matches_reference(reference::random_case(seed)));
   }
 }
