@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Checks the machine code of Hopper kernels in cubin files without a disassembler.
+"""Checks the machine code of Hopper kernels without a disassembler.
 
 Finds the loops that hold warpgroup matrix instructions (backward branches around HGMMA) and reports what costs time in
 them. Fails if a consumer loop spills, has more than four WARPGROUP instructions (two ARRIVE, two DEPBAR; serialised
 wgmmas show one per HGMMA), or moves too many descriptors from vector to uniform registers (R2UR).
 
-    nvcc -std=c++20 -O3 -Isrc -Iinclude -gencode arch=compute_90a,code=sm_90a -cubin -o row.cubin row.cu
-    tools/sass_gate.py row.cubin
+Takes cubins, or kernels' sources, which it compiles first:
+
+    tools/sass_gate.py build/kernels/sm90_fp16_d128_*.cu
 """
 import argparse
+import pathlib
 import struct
+import subprocess
 import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 INSTRUCTION_BYTES = 16
 CLASS_MASK = 0x1FF  # the low nine bits of an instruction name its class
@@ -60,34 +66,61 @@ def innermost_loops(instructions):
     return [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
 
 
+def compiled(path, nvcc, includes):
+    """The cubin's bytes, of a cubin or of a source."""
+    if not path.endswith(".cu"):
+        return pathlib.Path(path).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = pathlib.Path(folder) / "kernel.cubin"
+        search = [f"-I{i}" for i in [ROOT / "src", ROOT / "include", *includes]]
+        subprocess.run([nvcc, "-std=c++20", "-O3", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
+                        cubin, path], check=True)
+        return cubin.read_bytes()
+
+
+def loops_of(image):
+    """Yields (kernel, instruction counts by class, length) for every consumer loop of a cubin."""
+    for name, code in sections(image):
+        if not name.startswith(".text."):
+            continue
+        instructions = decode(code)
+        for first, last in innermost_loops(instructions):
+            body = [i[0] for i in instructions[first:last + 1]]
+            yield name.removeprefix(".text."), {c: body.count(c) for c in CLASSES.values()}, len(body)
+
+
+def faults_of(count, max_r2ur):
+    faults = []
+    if count["LDL"] + count["STL"] > 0:
+        faults.append("spills")
+    if count["WARPGROUP"] > MAX_WARPGROUP:
+        faults.append("serialised wgmma")
+    if count["R2UR"] > max_r2ur:
+        faults.append("descriptors in vector registers")
+    return faults
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("cubins", nargs="+")
+    parser.add_argument("kernels", nargs="+", help="cubins or .cu files")
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--include", action="append", default=[], help="a further include directory")
     parser.add_argument("--max-r2ur", type=int, default=16,
-                        help="R2UR allowed in a consumer loop; head dim 256 needs more descriptors than there are uniform "
-                             "registers")
+                        help="R2UR allowed in a consumer loop (16): head dims beyond 128 need more descriptors than there "
+                             "are uniform registers")
     arguments = parser.parse_args()
     failed = False
-    for path in arguments.cubins:
-        with open(path, "rb") as file:
-            image = file.read()
-        for name, code in sections(image):
-            if not name.startswith(".text."):
-                continue
-            instructions = decode(code)
-            for first, last in innermost_loops(instructions):
-                body = [i[0] for i in instructions[first:last + 1]]
-                count = {c: body.count(c) for c in CLASSES.values()}
-                faults = []
-                if count["LDL"] + count["STL"] > 0:
-                    faults.append("spills")
-                if count["WARPGROUP"] > MAX_WARPGROUP:
-                    faults.append("serialised wgmma")
-                if count["R2UR"] > arguments.max_r2ur:
-                    faults.append("descriptors in vector registers")
-                failed = failed or bool(faults)
-                shown = " ".join(f"{c} {count[c]}" for c in CLASSES.values())
-                print(f"{path}: loop of {last - first + 1}: {shown}{': ' + ', '.join(faults) if faults else ''}")
+    for path in arguments.kernels:
+        found = False
+        for kernel, count, length in loops_of(compiled(path, arguments.nvcc, arguments.include)):
+            found = True
+            faults = faults_of(count, arguments.max_r2ur)
+            failed = failed or bool(faults)
+            shown = " ".join(f"{c} {count[c]}" for c in CLASSES.values())
+            print(f"{kernel}: loop of {length}: {shown}{': ' + ', '.join(faults) if faults else ''}")
+        if not found:
+            print(f"{path}: no consumer loop found")
+            failed = True
     return 1 if failed else 0
 
 
