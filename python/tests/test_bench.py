@@ -31,6 +31,19 @@ def test_tables_are_read_and_written(tmp_path: Path) -> None:
     assert bench.read([again]) == results
 
 
+def test_gflops_and_modes(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,gflops,mode\n"
+        "torch,forward,float32,64,0,1,4,4096,101.7,168.9,sustained\n"
+        "torch,forward,float32,64,0,1,4,4096,90.0,190.9,burst\n"
+    )
+    (point,) = bench.read([path]).points
+    assert (point.direction, point.dtype, point.tflops) == ("fwd", "fp32", pytest.approx(0.1689))
+    (point,) = bench.read([path], mode="burst").points
+    assert point.median_ms == 90.0
+
+
 def test_bad_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     path.write_text("peer,pass\nx,fwd\n")

@@ -242,7 +242,9 @@ def _dlpack_adapter(kind: type, library: str) -> Adapter:
     """Any other library. New arrays come from its array-API namespace, where it has one."""
 
     def export(array: Any, stream: Any) -> Any:
-        wanted = {} if int(array.__dlpack_device__()[0]) in _CPU_DEVICES else {"stream": stream}
+        on_cpu = int(array.__dlpack_device__()[0]) in _CPU_DEVICES
+        # DLPack calls the legacy default stream 1; its address is 0.
+        wanted = {} if on_cpu else {"stream": 1 if stream == 0 else stream}
         try:
             return array.__dlpack__(max_version=_DLPACK_VERSION, **wanted)
         except TypeError:  # before DLPack 1.0's Python specification

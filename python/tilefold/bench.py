@@ -7,8 +7,8 @@ Running needs PyTorch; drawing needs matplotlib. The CSV's columns are
 
     peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,tflops
 
-with comment lines of ``#`` before them; further columns are ignored. FLOPs: 4 B H N^2 D, half of it
-when causal. A line ``# peak: NUMBER ...`` names the ceiling that a plot draws; a run measures one (a
+with comment lines of ``#`` before them; ``gflops`` may stand for ``tflops``, a column ``mode`` tells
+sustained from burst, further columns are ignored. FLOPs: 4 B H N^2 D, half of it when causal. A line ``# peak: NUMBER ...`` names the ceiling that a plot draws; a run measures one (a
 large matrix product of the same dtype) and writes that line.
 
 The peers take turns at every point, so that clocks and heat are the same for all of them; the time of
@@ -33,15 +33,22 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Text
 
 COLUMNS = ["peer", "pass", "dtype", "hdim", "causal", "batch", "heads", "seqlen", "median_ms", "tflops"]
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+SHORT = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "forward": "fwd",
+    "backward": "bwd",
+}
 
 # Okabe and Ito's palette, which keeps apart under the common colour blindnesses.
 COLOURS = {
-    "tilefold": "#d55e00",
     "torch_fa2": "#0072b2",
     "torch_cudnn": "#009e73",
     "torch_efficient": "#cc79a7",
     "torch_math": "#999999",
     "torch_cpu": "#0072b2",
+    "torch": "#0072b2",
     "fa3": "#56b4e9",
 }
 NAMES = {
@@ -50,11 +57,14 @@ NAMES = {
     "torch_efficient": "PyTorch, memory-efficient",
     "torch_math": "PyTorch, unfused",
     "torch_cpu": "PyTorch, CPU",
+    "torch": "PyTorch",
     "fa3": "FlashAttention-3",
 }
 SPARE_COLOURS = ["#e69f00", "#8c564b", "#f0e442", "#000000"]
-# tilefold's own lines, where a file holds several: one hue, told apart by marker.
+# tilefold's own lines, where a file holds several: one hue, told apart by marker and shade, the last
+# name (the newest kernel family) strongest.
 OWN_MARKERS = ["o", "s", "^", "D", "v"]
+OWN_COLOURS = ["#d55e00", "#eda15f", "#b58360", "#f3c39b", "#8a3d00"]
 
 
 @dataclass(frozen=True)
@@ -88,31 +98,38 @@ class Results:
     peak_name: str = ""
 
 
-def read(paths: Iterable[Path]) -> Results:
-    """Measurements of several files, in order. ValueError names the file and what it lacks."""
+def read(paths: Iterable[Path], mode: str = "sustained") -> Results:
+    """Measurements of several files, in order; of a file with both modes, those of `mode`.
+
+    ValueError names the file and what it lacks.
+    """
     results = Results([], [])
     for path in paths:
         with path.open(newline="", encoding="utf-8") as file:
             lines = file.read().splitlines()
         comments = [line for line in lines if line.startswith("#")]
         table = csv.DictReader(line for line in lines if line.strip() and not line.startswith("#"))
-        missing = [name for name in COLUMNS if name not in (table.fieldnames or [])]
+        columns = list(table.fieldnames or [])
+        rate, factor = ("gflops", 1e-3) if "gflops" in columns else ("tflops", 1.0)
+        missing = [name for name in COLUMNS if name not in (*columns, *(["tflops"] * (factor < 1)))]
         if missing:
             raise ValueError(f"{path}: it has no column {', '.join(missing)}")
         for number, fields in enumerate(table, 1):
+            if fields.get("mode") not in (None, "", mode):
+                continue
             try:
                 results.points.append(
                     Point(
                         fields["peer"],
-                        fields["pass"],
-                        fields["dtype"],
+                        SHORT.get(fields["pass"], fields["pass"]),
+                        SHORT.get(fields["dtype"], fields["dtype"]),
                         int(fields["hdim"]),
                         fields["causal"] not in ("0", "False", "false"),
                         int(fields["batch"]),
                         int(fields["heads"]),
                         int(fields["seqlen"]),
                         float(fields["median_ms"]),
-                        float(fields["tflops"]),
+                        float(fields[rate]) * factor,
                     )
                 )
             except (TypeError, ValueError) as error:
@@ -292,8 +309,8 @@ def _style(peer: str, peers: Sequence[str]) -> Tuple[str, str, str, float]:
     """(colour, marker, label, line width)"""
     if peer.startswith("tilefold"):
         own = [name for name in peers if name.startswith("tilefold")]
-        marker = OWN_MARKERS[own.index(peer) % len(OWN_MARKERS)]
-        return COLOURS["tilefold"], marker, peer.replace("_", " "), 2.2
+        place = (len(own) - 1 - own.index(peer)) % len(OWN_MARKERS)
+        return OWN_COLOURS[place], OWN_MARKERS[place], peer.replace("_", " "), 2.2
     others = [name for name in peers if name not in COLOURS and not name.startswith("tilefold")]
     spare = SPARE_COLOURS[others.index(peer) % len(SPARE_COLOURS)] if peer in others else ""
     return COLOURS.get(peer, spare), ".", NAMES.get(peer, peer), 1.4
@@ -392,6 +409,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--csv", type=Path, nargs="+", default=[], help="draw these instead of running")
     made.add_argument("--plot", type=Path, help="picture to write: .svg, .png or .pdf")
+    made.add_argument("--mode", default="sustained", help="of a CSV with that column: sustained, burst")
     made.add_argument("--title", default="", help="the picture's title")
     made.add_argument("--peak", type=float, help="ceiling to draw, TFLOP/s, in place of the measured one")
     made.add_argument("--peak-name", default="", help="what that ceiling is")
@@ -414,7 +432,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = made.parse_args(arguments)
     try:
         if options.csv:
-            results = read(options.csv)
+            results = read(options.csv, options.mode)
             found = [p.dtype for p in results.points if p.direction == options.direction]
             options.dtype = options.dtype or (found[0] if found else "fp16")
         else:

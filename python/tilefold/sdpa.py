@@ -57,7 +57,9 @@ def _reason(
         return "a tensor is sparse or nested"
     if not enable_gqa and query.dim() >= 3 and query.shape[-3] != key.shape[-3]:
         return "the numbers of heads differ without enable_gqa"
-    if query.shape[:-3] != key.shape[:-3]:
+    if query.dim() >= 3 and key.shape[-3] != value.shape[-3]:
+        return "key and value have different numbers of heads"
+    if not query.shape[:-3] == key.shape[:-3] == value.shape[:-3]:
         return "the batch sizes differ"
     return None
 
