@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "layout/divisor.h"
 #include "layout/pipeline_state.h"
 #include "wavefronts.h"
 
@@ -91,6 +92,25 @@ TEST(WavefrontTest, CountsConflictsAndBroadcasts) {
   EXPECT_EQ(bank_passes({0, 0, 4}, 4), 1);
   EXPECT_EQ(bank_passes({0, 16, 32, 48, 64, 80, 96, 112}, 16), 1);
   EXPECT_EQ(bank_passes({0, 16, 32, 48, 64, 80, 96, 128}, 16), 2);
+}
+
+TEST(DivisorTest, IsDivisionBelowTwoToThe31) {
+  constexpr uint32_t kMost = 0x7fffffffu;
+  std::vector<uint32_t> divisors = {kMost, kMost - 1, 1u << 30, (1u << 30) + 1, 65537};
+  for (uint32_t d = 1; d <= 1000; ++d) divisors.push_back(d);
+  int64_t wrong = 0;
+  for (const uint32_t d : divisors) {
+    const Divisor divisor(d);
+    for (uint32_t i = 0; i < 500; ++i) {
+      // Small numbers, large ones, multiples of d and their neighbours, and numbers in between.
+      const uint32_t multiple = kMost / d * d - i / 2 % (kMost / d + 1) * d;
+      for (const uint32_t n :
+           {i, kMost - i, multiple, multiple == 0 ? 0 : multiple - 1, i * 2654435761u & kMost}) {
+        wrong += divisor.quotient(n) != n / d;
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0);
 }
 
 template <int kStages>

@@ -46,8 +46,7 @@ struct ForwardConfig {
   LoadPath load = LoadPath::kCpAsync;
   bool pair = false;
   bool q_in_registers = false;
-  int32_t min_ctas = 1;     // CTAs of one SM that registers must leave room for
-  int32_t spill_bytes = 0;  // local memory that the build tolerates, where measured to be faster
+  int32_t min_ctas = 1;  // CTAs of one SM that registers must leave room for
 
   TILEFOLD_HOST_DEVICE constexpr int threads() const { return 32 * num_warps; }
   TILEFOLD_HOST_DEVICE constexpr int warps_per_row_group() const { return pair ? 2 : 1; }
