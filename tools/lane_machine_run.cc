@@ -22,7 +22,7 @@ using namespace tilefold::lane_machine;
 constexpr const char* kUsage =
     "usage: lane_machine_run [--load FILE]... [--list] [--kernel NAME]... [--case TEXT]...\n"
     "           [--schedules N | --schedule N] [--splits N] [--cta N] [--counters]\n"
-    "           [--print POINT [--warp N]]\n"
+    "           [--print POINT [--warp N]] [--save FILE]\n"
     "  --load FILE    a shared object with more kernels\n"
     "  --kernel NAME  a row of kernels.def; default: all that are linked in\n"
     "  --case TEXT    \"nq=64 nk=100 causal=top_left ...\"; dtype and head dim are the kernel's\n"
@@ -30,7 +30,8 @@ constexpr const char* kUsage =
     "  --cta N        only this CTA; the result is not compared then\n"
     "  --print POINT  FUNCTION:INSTRUCTION#N, e.g. compute_scores:mma#0: the registers of the "
     "N-th\n"
-    "                 such instruction that the warp executes, lane by lane and as a matrix\n";
+    "                 such instruction that the warp executes, lane by lane and as a matrix\n"
+    "  --save FILE    appends each result of the first schedule, for lane_machine_compare_gpu\n";
 
 struct Options {
   std::vector<std::string> kernels;
@@ -43,6 +44,7 @@ struct Options {
   bool counters = false;
   std::string point;
   int warp = 0;
+  std::string save;
 };
 
 double half_value(const FragmentEvent& event, uint32_t bits) {
@@ -114,6 +116,23 @@ void observe(const FragmentEvent& event, const Options& options) {
   print_fragments(event);
 }
 
+// A line of text, then the bits of O, row by row, and of the LSE.
+void save(const ForwardKernel& kernel, const ForwardSetup& setup, const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr) {
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+    std::exit(2);
+  }
+  std::fprintf(file, "%s|%s\n", kernel.name.c_str(), setup.c.to_string().c_str());
+  for (const auto* tensor : {&setup.instance.o, &setup.instance.lse}) {
+    tilefold::reference::for_each_index(tensor->shape(), [&](std::span<const int64_t> index) {
+      const uint32_t bits = tensor->bits_at(index);
+      std::fwrite(&bits, sizeof bits, 1, file);
+    });
+  }
+  std::fclose(file);
+}
+
 bool run_one(const ForwardKernel& kernel, const std::string& text, const Options& options) {
   ForwardSetup setup = setup_for(kernel, text);
   const tilefold::ForwardProblem& problem = setup.problem;
@@ -143,6 +162,7 @@ bool run_one(const ForwardKernel& kernel, const std::string& text, const Options
       std::printf("FAIL  %s \"%s\" schedule %" PRIu64 "\n%s", kernel.name.c_str(), text.c_str(),
                   how.seed, outcome.message().c_str());
     }
+    if (!options.save.empty() && i == 0) save(kernel, setup, options.save);
     if (options.counters && i == 0) std::printf("%s", outcome.report.counters().c_str());
     if (!outcome.ok()) return false;
   }
@@ -181,6 +201,8 @@ int run_all(int argc, char** argv) {
       options.counters = true;
     } else if (word == "--print") {
       options.point = value();
+    } else if (word == "--save") {
+      options.save = value();
     } else if (word == "--warp") {
       options.warp = std::atoi(value());
     } else {

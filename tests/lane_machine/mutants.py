@@ -8,6 +8,7 @@ import argparse
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ ROWS = {
     "sm80": """
 #include "sm80_run.h"
 TILEFOLD_SM80_ROW(d64_s2, .dtype = DType::kFloat16, .head_dim = 64, .block_m = 128, .block_n = 64, .num_warps = 4, .stages = 2, .shared_kib = 99, .q_in_registers = true)
+TILEFOLD_SM80_ROW(d32_s2, .dtype = DType::kFloat16, .head_dim = 32, .block_m = 128, .block_n = 64, .num_warps = 4, .stages = 2, .shared_kib = 99)
 TILEFOLD_SM80_ROW(d128_s1, .dtype = DType::kBFloat16, .head_dim = 128, .block_m = 64, .block_n = 64, .num_warps = 4, .stages = 1, .shared_kib = 163)
 TILEFOLD_SM80_ROW(d160_pair, .dtype = DType::kFloat16, .head_dim = 160, .block_m = 64, .block_n = 64, .num_warps = 4, .stages = 1, .shared_kib = 99, .pair = true)
 TILEFOLD_SM80_ROW(d64_s3_tma, .dtype = DType::kBFloat16, .head_dim = 64, .block_m = 128, .block_n = 64, .num_warps = 4, .stages = 3, .shared_kib = 99, .load = LoadPath::kTma, .q_in_registers = true)
@@ -31,9 +33,10 @@ TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgrou
 CASES = [
     "hq=1 nq=128 nk=270 seed=1",
     "hq=4 hkv=2 nq=150 nk=150 causal=bottom_right seed=2",
-    "hq=1 nq=40 nk=200 wl=37 wr=20 seed=3",
+    "hq=1 nq=150 nk=200 wl=37 wr=20 seed=3",
     "hq=1 nq=150 nk=70 causal=bottom_right seed=4",
     "hq=1 nq=40 nk=150 values=large_logits seed=5",
+    "hq=1 nq=40 nk=100 values=negative seed=7",
     "nonfinite hq=1 nq=100 nk=100 causal=top_left seed=6",
 ]
 
@@ -184,7 +187,8 @@ def named(source, family):
 
 def build_and_run(arguments, directory, family, changed):
     """Returns (caught by, detail)."""
-    directory.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(directory, ignore_errors=True)  # an earlier run's mutant must not shine through
+    directory.mkdir(parents=True)
     if changed is not None:
         target = directory / changed[0]
         target.parent.mkdir(parents=True, exist_ok=True)
