@@ -83,8 +83,8 @@ class CudaDeviceGuard {
   bool ok() const { return ok_; }
 
  private:
-  int32_t previous_ = 0;
-  bool changed_ = false;
+  [[maybe_unused]] int32_t previous_ = 0;  // neither is used without CUDA
+  [[maybe_unused]] bool changed_ = false;
   bool ok_ = true;
 };
 
