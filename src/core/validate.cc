@@ -236,8 +236,9 @@ void set_mask(const tilefold_options& options, ForwardProblem* problem) {
   if (options.window_right >= 0) right = centre + clamp_window(options.window_right);
   if (options.causal == TILEFOLD_CAUSAL_TOP_LEFT) right = std::min<int64_t>(right, 0);
   if (options.causal == TILEFOLD_CAUSAL_BOTTOM_RIGHT) right = std::min(right, bottom_right);
-  problem->diagonal_left = std::clamp(left, -nq, nk);
-  problem->diagonal_right = std::clamp(right, -nq, nk);
+  // A side that hides nothing is written in one way only.
+  problem->diagonal_left = left <= 1 - nq ? -nq : std::min(left, nk);
+  problem->diagonal_right = right >= nk - 1 ? nk : std::max(right, -nq);
 }
 
 tilefold_status check_options(const tilefold_options& options) {
