@@ -160,8 +160,9 @@ xla::Error* run(xla::CallFrame* frame, DLDevice device, void* stream) {
   Settings settings;
   Tensor q, k, v, o, lse;
   const bool has_lse = frame->results.size == 2;
-  const bool rows_first = settings.read(frame->attributes) && settings.rows_first != 0;
-  if (frame->arguments.size != 3 || frame->results.size < 1 || frame->results.size > 2 ||
+  const bool known = settings.read(frame->attributes);
+  const bool rows_first = settings.rows_first != 0;
+  if (!known || frame->arguments.size != 3 || frame->results.size < 1 || frame->results.size > 2 ||
       !q.read(*frame->arguments.buffers[0], 4, rows_first, device) ||
       !k.read(*frame->arguments.buffers[1], 4, rows_first, device) ||
       !v.read(*frame->arguments.buffers[2], 4, rows_first, device) ||
@@ -183,25 +184,28 @@ xla::Error* run(xla::CallFrame* frame, DLDevice device, void* stream) {
                                             &options, &bytes);
   if (status != TILEFOLD_OK) return error(*frame, status);
   bytes = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  std::unique_ptr<void, FreeDeleter> host;
-  void* workspace = nullptr;
+  const auto run_with = [&](void* workspace) {
+    return tilefold_forward(&q.tensor, &k.tensor, &v.tensor, &o.tensor, lse_tensor, &options,
+                            workspace, bytes, stream);
+  };
   if (device.device_type == kDLCPU) {
-    host.reset(std::aligned_alloc(kWorkspaceAlignment, bytes));
-    workspace = host.get();
-    if (workspace == nullptr) {
+    const std::unique_ptr<void, FreeDeleter> host(std::aligned_alloc(kWorkspaceAlignment, bytes));
+    if (host == nullptr) {
       return error(*frame, xla::ErrorCode::kResourceExhausted,
                    "host memory for scratch could not be had");
     }
-  } else {
-    // XLA takes it back when the call has run.
-    xla::DeviceMemoryAllocate allocate = {sizeof(allocate),    nullptr, frame->context, bytes,
-                                          kWorkspaceAlignment, nullptr};
-    if (xla::Error* failed = frame->api->device_memory_allocate(&allocate)) return failed;
-    workspace = allocate.data;
+    status = run_with(host.get());
+    return status == TILEFOLD_OK ? nullptr : error(*frame, status);
   }
-  status = tilefold_forward(&q.tensor, &k.tensor, &v.tensor, &o.tensor, lse_tensor, &options,
-                            workspace, bytes, stream);
-  return status == TILEFOLD_OK ? nullptr : error(*frame, status);
+  xla::DeviceMemoryAllocate allocate = {sizeof(allocate),    nullptr, frame->context, bytes,
+                                        kWorkspaceAlignment, nullptr};
+  if (xla::Error* failed = frame->api->device_memory_allocate(&allocate)) return failed;
+  status = run_with(allocate.data);
+  xla::Error* const refused = status == TILEFOLD_OK ? nullptr : error(*frame, status);
+  // Given back in the stream's order: what takes it next runs after the kernels enqueued above.
+  xla::DeviceMemoryFree release = {sizeof(release), nullptr, frame->context, bytes, allocate.data};
+  xla::Error* const not_freed = frame->api->device_memory_free(&release);
+  return refused != nullptr ? refused : not_freed;
 }
 
 }  // namespace

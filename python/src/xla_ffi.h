@@ -115,6 +115,14 @@ struct DeviceMemoryAllocate {
   void* data;
 };
 
+struct DeviceMemoryFree {
+  size_t struct_bytes;
+  Extension* extensions;
+  Context* context;
+  size_t size;
+  void* data;
+};
+
 struct Api {
   size_t struct_bytes;
   Extension* extensions;
@@ -130,7 +138,7 @@ struct Api {
   Error* (*state_set)(void*);
   Error* (*state_get)(void*);
   Error* (*device_memory_allocate)(DeviceMemoryAllocate*);
-  Error* (*device_memory_free)(void*);
+  Error* (*device_memory_free)(DeviceMemoryFree*);
   Error* (*thread_pool_schedule)(void*);
   Error* (*thread_pool_num_threads)(void*);
   Error* (*future_create)(void*);

@@ -93,6 +93,17 @@ def test_refusals() -> None:
         jax.block_until_ready(tilefold.attention(q, q, q, kernel="none such"))
 
 
+def test_a_call_by_hand_is_checked() -> None:
+    q = normal(1, 2, 6, 8)
+    result = jax.ShapeDtypeStruct(q.shape, q.dtype)
+    call = jax.ffi.ffi_call("tilefold_attention", result)
+    for attributes in ({"colour": np.int64(1)}, {"causal": np.int32(1)}, {"kernel": "k" * 99}):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="tilefold_attention"):
+            jax.block_until_ready(call(q, q, q, **attributes))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="tilefold_attention"):
+        jax.block_until_ready(call(q, q))
+
+
 def test_explain() -> None:
     q = normal(1, 2, 6, 8)
     assert tilefold.explain(q, q, q).kernel is not None
