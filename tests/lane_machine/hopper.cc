@@ -95,12 +95,13 @@ int box_bytes(const HostTensorMap& map) {
   return map.box_rows * map.box_columns * static_cast<int>(map.strides[0]);
 }
 
-// The 16-byte pieces of shared memory that one warp's share of a wgmma reads.
+// The 16-byte pieces of shared memory that a wgmma reads. They count as read by each of the four
+// warps: which of them reads which rows of A is not said anywhere.
 template <class Visit>
-void for_each_operand_piece(const PendingProduct& product, int warp_in_group, const Visit& visit) {
+void for_each_operand_piece(const PendingProduct& product, const Visit& visit) {
   const Descriptor a(product.a_descriptor), b(product.b_descriptor);
-  for (int row = 0; !product.a_in_registers && row < 16; ++row) {
-    for (int k = 0; k < 16; k += 8) visit(a.k_major(warp_in_group * 16 + row, k));
+  for (int row = 0; !product.a_in_registers && row < 64; ++row) {
+    for (int k = 0; k < 16; k += 8) visit(a.k_major(row, k));
   }
   for (int n = 0; !product.b_transposed && n < product.n; ++n) {
     for (int k = 0; k < 16; k += 8) visit(b.k_major(n, k));
@@ -183,9 +184,8 @@ void Machine::finish_store(Lane& lane, const PendingStore& store) {
 // Computes a product at the latest moment that its wait allows, from what shared memory holds then.
 void Machine::land_product(Warp& warp, PendingProduct& product) {
   Lane& first = lane_of(warp, 0);
-  for_each_operand_piece(product, warp.index % 4, [&](uint32_t address) {
-    note_read(address, 16, first, true, product.site, true);
-  });
+  for_each_operand_piece(
+      product, [&](uint32_t address) { note_read(address, 16, first, true, product.site, true); });
   float a[16][16];                        // [m][k]
   std::vector<float> b(product.n * 16u);  // [k][n]
   const auto piece = [&](uint32_t address, int i) {
@@ -471,11 +471,11 @@ void issue_wgmma(Machine& machine, Warp& warp, void* const* all, SiteId site) {
                    "no wgmma.fence since the last commit_group");
 
   bool in_bounds = true;
-  for_each_operand_piece(product, warp.index % 4, [&](uint32_t address) {
+  for_each_operand_piece(product, [&](uint32_t address) {
     in_bounds = in_bounds && machine.check_shared(lane, site, address, 16, 16, "wgmma operand");
   });
   if (!in_bounds) return;
-  for_each_operand_piece(product, warp.index % 4, [&](uint32_t address) {
+  for_each_operand_piece(product, [&](uint32_t address) {
     machine.note_read(address, 16, lane, true, site, true, true);
   });
 

@@ -26,8 +26,8 @@ TILEFOLD_SM80_ROW(d160_pair_tma, .dtype = DType::kFloat16, .head_dim = 160, .blo
 """,
     "sm90": """
 #include "sm90_run.h"
-TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 64, .stages = 2, .masked = true, .order_barrier = true)
-TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1)
+TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 64, .stages = 2, .masked = true)
+TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
 """,
 }
 CASES = [
@@ -49,40 +49,41 @@ REMOVED = {
              "mbarrier_arrive_expect_tx", "fence_mbarrier_init", "fence_proxy_async", "wgmma_fence", "wgmma_commit",
              "wgmma_wait", "tma_store_wait_read"),
 }
-# Calls whose removal changes no result and no order, by a piece of the text around them: (file, text, why).
+# Calls whose removal changes no result and no order, by a piece of the text around them: (family, text, why).
 HARMLESS = [
-    ("sm80/load.cuh", r"ptx::sync_warp\(\);\s*ptx::mbarrier_wait\(full_k\(read", "brings the warp together after thread 0's turn"),
-    ("sm80/load.cuh", r"load_next_k<false>\(\);\s*ptx::sync_warp", "the same"),
-    ("sm90/forward_kernel.cuh", r"ptx::barrier_sync\(turn_barrier", "takes turns at the tensor cores: a matter of speed"),
+    ("sm80", r"ptx::sync_warp\(\);\s*ptx::mbarrier_wait\(full_k\(read", "brings the warp together after thread 0's turn"),
+    ("sm80", r"load_next_k<false>\(\);\s*ptx::sync_warp", "the same"),
+    ("sm90", r"ptx::barrier_sync\(turn_barrier", "takes turns at the tensor cores: a matter of speed"),
+    ("sm90", r"ptx::mbarrier_wait\(smem \+ kConfig\.empty_tile", "empty_q, waited for before, implies it"),
 ]
 
-# (name, file under src/, what is replaced, by what). The text must occur exactly once.
+# (name, file or directory under src/, what is replaced, by what). The text must occur exactly once there.
 NAMED = {
     "sm80": [
-        ("wait_group of several stages off by one", "cuda/sm80/load.cuh",
+        ("wait_group of several stages off by one", "cuda/sm80",
          "ptx::cp_async_wait_group<kStages - 2>();", "ptx::cp_async_wait_group<kStages - 1>();"),
-        ("wait_group of one stage off by one (K)", "cuda/sm80/load.cuh",
+        ("wait_group of one stage off by one (K)", "cuda/sm80",
          "ptx::cp_async_wait_group<0>();\n      ptx::barrier_sync_cta();  // K(j)",
          "ptx::cp_async_wait_group<1>();\n      ptx::barrier_sync_cta();  // K(j)"),
-        ("wait_group of one stage off by one (V)", "cuda/sm80/load.cuh",
+        ("wait_group of one stage off by one (V)", "cuda/sm80",
          "ptx::cp_async_wait_group<0>();\n      ptx::barrier_sync_cta();  // V(j)",
          "ptx::cp_async_wait_group<1>();\n      ptx::barrier_sync_cta();  // V(j)"),
-        (".trans dropped", "cuda/sm80/products.cuh", "ptx::ldmatrix_x4_trans(b,", "ptx::ldmatrix_x4(b,"),
-        ("the running maximum starts at -inf, unguarded", "cuda/sm80/softmax.cuh", "row_max[m][r] = -FLT_MAX;",
+        (".trans dropped", "cuda/sm80", "ptx::ldmatrix_x4_trans(b,", "ptx::ldmatrix_x4(b,"),
+        ("the running maximum starts at -inf, unguarded", "cuda/sm80", "row_max[m][r] = -FLT_MAX;",
          "row_max[m][r] = -std::numeric_limits<float>::infinity();"),
-        ("the running maximum starts at 0 but for its first element (aggregate initialisation)", "cuda/sm80/softmax.cuh",
+        ("the running maximum starts at 0 but for its first element (aggregate initialisation)", "cuda/sm80",
          "row_max[m][r] = -FLT_MAX;", "row_max[m][r] = m + r == 0 ? -FLT_MAX : 0.0f;"),
-        ("masked scores are a finite number", "cuda/sm80/softmax.cuh",
+        ("masked scores are a finite number", "cuda/sm80",
          "kMaskedScore = -std::numeric_limits<float>::infinity()", "kMaskedScore = -10.0f"),
-        ("the mask's right edge off by one", "cuda/sm80/softmax.cuh", "column >= end)", "column > end)"),
-        ("the mask's left edge off by one", "cuda/sm80/softmax.cuh", "column < begin ||", "column <= begin ||"),
+        ("the mask's right edge off by one", "cuda/sm80", "column >= end)", "column > end)"),
+        ("the mask's left edge off by one", "cuda/sm80", "column < begin ||", "column <= begin ||"),
         ("the tail mask off by one", "layout/block_range.h",
          "return row + diagonal_right + 1 < seqlen_k ? row + diagonal_right + 1 : seqlen_k;",
          "return row + diagonal_right + 1 < seqlen_k ? row + diagonal_right + 1 : seqlen_k + 1;"),
         ("the diagonal off by one", "layout/block_range.h",
          "return row + diagonal_right + 1 < seqlen_k ? row + diagonal_right + 1 : seqlen_k;",
          "return row + diagonal_right < seqlen_k ? row + diagonal_right : seqlen_k;"),
-        ("the row in the mask forgets its second half", "cuda/sm80/softmax.cuh",
+        ("the row in the mask forgets its second half", "cuda/sm80",
          "const int end = mask.key_end(row + 16 * m + 8 * r) - key;", "const int end = mask.key_end(row + 16 * m) - key;"),
         ("key blocks: one too many", "layout/block_range.h",
          "range.end = (key_end + block_keys - 1) / block_keys;", "range.end = key_end / block_keys + 1;"),
@@ -90,69 +91,72 @@ NAMED = {
          "range.end = (key_end + block_keys - 1) / block_keys;", "range.end = key_end / block_keys;"),
         ("key blocks: a partly masked one taken for full", "layout/block_range.h",
          "range.full_end = full_key_end / block_keys;", "range.full_end = (full_key_end + block_keys - 1) / block_keys;"),
-        ("swizzle on the copy's side only", "cuda/sm80/products.cuh",
+        ("swizzle on the copy's side only", "cuda/sm80",
          "ptx::ldmatrix_x4_trans(b, lane.v_block(v, step, d));", "ptx::ldmatrix_x4_trans(b, lane.v_block(v, step, d) ^ 16);"),
         ("no swizzle on either side", "layout/tile.h",
          "return page_columns() == 64 ? row % 8 : row / 2 % 4;", "return page_columns() == 64 ? 0 * row : 0;"),
-        ("rows past the end are read", "cuda/sm80/load.cuh", "exists ? layout::kChunkBytes : 0", "layout::kChunkBytes"),
-        ("O is written past the last row", "cuda/sm80/epilogue.cuh",
+        ("rows past the end are read", "cuda/sm80", "exists ? layout::kChunkBytes : 0", "layout::kChunkBytes"),
+        ("O is written past the last row", "cuda/sm80",
          "if (warp.row_begin + row >= params.seqlen_q) break;", ""),
-        ("LSE is written past the last row", "cuda/sm80/epilogue.cuh",
+        ("LSE is written past the last row", "cuda/sm80",
          "warp.lane % 4 == 0 && warp.half == 0 && row < params.seqlen_q) {", "warp.lane % 4 == 0 && warp.half == 0) {"),
-        ("LSE is written by all lanes of a quad's row", "cuda/sm80/epilogue.cuh",
+        ("LSE is written by all lanes of a quad's row", "cuda/sm80",
          "params.lse != nullptr && warp.lane % 4 == 0 &&", "params.lse != nullptr &&"),
-        ("LSE in powers of two", "cuda/sm80/epilogue.cuh", "ptx::lg2_approx_ftz(row_sum)) * kLn2;",
+        ("LSE in powers of two", "cuda/sm80", "ptx::lg2_approx_ftz(row_sum)) * kLn2;",
          "ptx::lg2_approx_ftz(row_sum));"),
-        ("empty rows are not zero", "cuda/sm80/epilogue.cuh", "rO[m][d][2 * r] = empty ? 0.0f : rO",
+        ("empty rows are not zero", "cuda/sm80", "rO[m][d][2 * r] = empty ? 0.0f : rO",
          "rO[m][d][2 * r] = rO"),
-        ("the k-halves of A swapped", "cuda/sm80/products.cuh", "a[1] = ptx::cvt_pack<kDType>(rP[2 * n][2], rP[2 * n][3]);",
+        ("the k-halves of A swapped", "cuda/sm80", "a[1] = ptx::cvt_pack<kDType>(rP[2 * n][2], rP[2 * n][3]);",
          "a[1] = ptx::cvt_pack<kDType>(rP[2 * n + 1][0], rP[2 * n + 1][1]);"),
-        ("a packed pair the wrong way round", "cuda/sm80/products.cuh",
+        ("a packed pair the wrong way round", "cuda/sm80",
          "a[0] = ptx::cvt_pack<kDType>(rP[2 * n][0], rP[2 * n][1]);",
          "a[0] = ptx::cvt_pack<kDType>(rP[2 * n][1], rP[2 * n][0]);"),
-        ("scores not cleared before a block", "cuda/sm80/products.cuh", "rS[m][n][i] = 0.0f;", ";"),
-        ("O not rescaled", "cuda/sm80/softmax.cuh", "rO[m][d][2 * r] *= scores_scale;", ";"),
-        ("the row sum not rescaled", "cuda/sm80/softmax.cuh", "row_sum[m][r] *= scores_scale;", ";"),
-        ("the row maximum of half a quad", "cuda/sm80/softmax.cuh",
+        ("scores not cleared before a block", "cuda/sm80", "rS[m][n][i] = 0.0f;", ";"),
+        ("O not rescaled", "cuda/sm80", "rO[m][d][2 * r] *= scores_scale;", ";"),
+        ("the row sum not rescaled", "cuda/sm80", "row_sum[m][r] *= scores_scale;", ";"),
+        ("the row maximum of half a quad", "cuda/sm80",
          "tile_max[m][r] = ptx::max_f32(tile_max[m][r], ptx::shfl_xor(tile_max[m][r], 2));", ";"),
-        ("the row sum of half a quad", "cuda/sm80/softmax.cuh", "row_sum[m][r] += ptx::shfl_xor(row_sum[m][r], 2);", ";"),
-        ("the pair's vote without a barrier", "cuda/sm80/forward_kernel.cuh",
+        ("the row sum of half a quad", "cuda/sm80", "row_sum[m][r] += ptx::shfl_xor(row_sum[m][r], 2);", ";"),
+        ("the pair's vote without a barrier", "cuda/sm80",
          "exceeds = ptx::barrier_red_or(kFirstPairBarrier + warp.row_group, 64, exceeds);",
          "exceeds = ptx::vote_any(exceeds);"),
-        ("TMA: one tile's bytes too few expected", "cuda/sm80/load.cuh", "2 * kTile.bytes() + (kWithQ",
+        ("TMA: one tile's bytes too few expected", "cuda/sm80", "2 * kTile.bytes() + (kWithQ",
          "kTile.bytes() + (kWithQ"),
-        ("TMA: the producer's phase the wrong way round", "cuda/sm80/load.cuh",
+        ("TMA: the producer's phase the wrong way round", "cuda/sm80",
          "ptx::mbarrier_wait(empty_k(load_state.stage), load_state.phase ^ 1);",
          "ptx::mbarrier_wait(empty_k(load_state.stage), load_state.phase);"),
-        ("TMA: the consumers' phase stands still", "cuda/sm80/load.cuh",
+        ("TMA: the consumers' phase stands still", "cuda/sm80",
          "ptx::mbarrier_wait(full_k(read_state.stage), read_state.phase);", "ptx::mbarrier_wait(full_k(read_state.stage), 0);"),
-        ("TMA: a warp too few gives a stage back", "cuda/sm80/load.cuh",
+        ("TMA: a warp too few gives a stage back", "cuda/sm80",
          "ptx::mbarrier_init(empty_k(stage), kConfig.num_warps);", "ptx::mbarrier_init(empty_k(stage), kConfig.num_warps - 1);"),
     ],
     "sm90": [
-        ("wgmma_wait<1> off by one", "cuda/sm90/forward_kernel.cuh", "ptx::wgmma_wait<1>();", "ptx::wgmma_wait<2>();"),
-        ("V's chunks the wrong distance apart", "cuda/sm90/forward_kernel.cuh",
-         "kBlockN * layout::kSwizzleRowBytes);\n    ptx::pin", "kWarpgroupRows * layout::kSwizzleRowBytes);\n    ptx::pin"),
-        ("K's chunks the wrong distance apart", "cuda/sm90/forward_kernel.cuh",
+        ("wgmma_wait<1> off by one", "cuda/sm90", "ptx::wgmma_wait<1>();", "ptx::wgmma_wait<2>();"),
+        ("V's chunks the wrong distance apart", "cuda/sm90",
+         "kBlockN * layout::kSwizzleRowBytes);", "kWarpgroupRows * layout::kSwizzleRowBytes);"),
+        ("K's chunks the wrong distance apart", "cuda/sm90",
          "layout::k_major_step(step, kBlockN)", "layout::k_major_step(step, kBlockN + 8)"),
         ("descriptor: stride of a row group wrong", "layout/hopper.h", "(kSwizzleAtomBytes >> 4) |",
          "(kSwizzleAtomBytes >> 5) |"),
         ("descriptor: no swizzle", "layout/hopper.h", "kSwizzle128 = 1", "kSwizzle128 = 0"),
-        ("the first step accumulates", "cuda/sm90/forward_kernel.cuh", "step != 0);", "true);"),
-        ("a chunk's bytes too few expected", "cuda/sm90/forward_kernel.cuh",
+        ("the first step accumulates", "cuda/sm90", "step != 0);", "true);"),
+        ("a chunk's bytes too few expected", "cuda/sm90",
          "ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);",
          "ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes - 128);"),
-        ("the producer's phase the wrong way round", "cuda/sm90/forward_kernel.cuh",
+        ("the producer's phase the wrong way round", "cuda/sm90",
          "ptx::mbarrier_wait(smem + kConfig.empty_v(stage), v_position.phase ^ 1);",
          "ptx::mbarrier_wait(smem + kConfig.empty_v(stage), v_position.phase);"),
-        ("an arrival too many expected of the consumers", "cuda/sm90/forward_kernel.cuh",
+        ("an arrival too many expected of the consumers", "cuda/sm90",
          "ptx::mbarrier_init(smem + kConfig.empty_v(stage), kConsumerWarps);",
          "ptx::mbarrier_init(smem + kConfig.empty_v(stage), kConsumerWarps + 1);"),
-        ("an arrival too few expected of the consumers", "cuda/sm90/forward_kernel.cuh",
+        ("an arrival too few expected of the consumers", "cuda/sm90",
          "ptx::mbarrier_init(smem + kConfig.empty_k(stage), kConsumerWarps);",
          "ptx::mbarrier_init(smem + kConfig.empty_k(stage), kConsumerWarps - 1);"),
-        ("the producer keeps more registers than there are", "cuda/sm90/forward_config.h", "return warpgroups == 2 ? 24 :",
+        ("the producer keeps more registers than there are", "cuda/sm90", "return warpgroups == 2 ? 40 :",
          "return warpgroups == 2 ? 152 :"),
+        ("K is given back before its product is done", "cuda/sm90",
+         "ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);\n    release_k();",
+         "release_k();\n    ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);"),
     ],
 }
 
@@ -171,18 +175,39 @@ def removals(source, family):
             relative = path.relative_to(source)
             name = f"without {match.group(1)}, {family}/{path.name}:{line}"
             why = None
-            for file, around, reason in HARMLESS:
-                hit = re.search(around, text) if str(relative).endswith(file) else None
+            for of_family, around, reason in HARMLESS:
+                hit = re.search(around, text) if of_family == family else None
                 if hit and hit.start() <= match.start() < hit.end() + 1:
                     why = reason
             yield name, relative, text[:match.start()] + ";" + text[match.end():], why
 
 
 def named(source, family):
-    for name, relative, old, new in NAMED[family]:
-        text = (source / relative).read_text()
-        found = text.count(old)
-        yield name, pathlib.Path(relative), text.replace(old, new) if found == 1 else None, None
+    for name, place, old, new in NAMED[family]:
+        paths = [source / place]
+        if paths[0].is_dir():
+            paths = sorted([*paths[0].glob("*.cuh"), *paths[0].glob("*.h")])
+        hits = [(path, path.read_text()) for path in paths if old in path.read_text()]
+        if len(hits) == 1 and hits[0][1].count(old) == 1:
+            yield name, hits[0][0].relative_to(source), hits[0][1].replace(old, new), None
+        else:
+            yield name, pathlib.Path(place), None, None
+
+
+PRELUDE = "mutant_prelude.h"
+
+
+def compiler_flags(arguments):
+    return [*arguments.flags.split(), "-O0", "-fPIC", "-w"]
+
+
+def compile_prelude(arguments):
+    """What no mutant changes, compiled once."""
+    arguments.build.mkdir(parents=True, exist_ok=True)
+    prelude = arguments.build / PRELUDE
+    prelude.write_text('#include "lane_machine/cuda_builtins.h"\n#include "forward_run.h"\n')
+    subprocess.run([arguments.compiler, *compiler_flags(arguments), "-x", "c++-header", str(prelude), "-o",
+                    f"{prelude}.gch"], check=True)
 
 
 def build_and_run(arguments, directory, family, changed):
@@ -196,8 +221,8 @@ def build_and_run(arguments, directory, family, changed):
     unit = directory / "rows.cc"
     unit.write_text(ROWS[family])
     shared = directory / "rows.so"
-    command = [arguments.compiler, "-I", str(directory), *arguments.flags.split(), "-O0", "-fPIC", "-shared", "-w",
-               str(unit), "-o", str(shared)]
+    command = [arguments.compiler, "-include", str(arguments.build / PRELUDE), "-I", str(directory),
+               *compiler_flags(arguments), "-shared", str(unit), "-o", str(shared)]
     compiled = subprocess.run(command, capture_output=True, text=True)
     if compiled.returncode != 0:
         first = next((l for l in compiled.stderr.splitlines() if "error" in l), compiled.stderr[:200])
@@ -258,6 +283,7 @@ def main():
             return "harmless", why
         return build_and_run(arguments, arguments.build / f"{family}_{number}", family, (relative, text))
 
+    compile_prelude(arguments)
     bad = 0
     jobs = [(0, None)] + [(i + 1, m) for i, m in enumerate(mutants)]
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
