@@ -144,8 +144,15 @@ void merge_row(const ForwardPlan& plan, int64_t group, int64_t row) {
       empty ? p.empty_row_lse : static_cast<float>(maximum * kLn2 + std::log(double{sum}));
 }
 
+// The caller's number, or OpenMP's, but no more than have enough to do: a call of a few rows is over
+// before a second thread has woken up. (Bits do not depend on the number of threads.)
 int threads_wanted(const ForwardProblem& p) {
-  return p.num_threads > 0 ? p.num_threads : omp_get_max_threads();
+  if (p.num_threads > 0) return p.num_threads;
+  constexpr double kMinProductsPerThread = 250e3;
+  const double products = static_cast<double>(p.batch * p.num_heads) * p.seqlen_q *
+                          std::max<int64_t>(p.seqlen_k, 1) * (p.head_dim + p.head_dim_v);
+  const double enough = std::max(products / kMinProductsPerThread, 1.0);
+  return static_cast<int>(std::min<double>(omp_get_max_threads(), enough));
 }
 
 }  // namespace
