@@ -144,8 +144,8 @@ void merge_row(const ForwardPlan& plan, int64_t group, int64_t row) {
       empty ? p.empty_row_lse : static_cast<float>(maximum * kLn2 + std::log(double{sum}));
 }
 
-// The caller's number, or OpenMP's, but no more than have enough to do: a call of a few rows is over
-// before a second thread has woken up. (Bits do not depend on the number of threads.)
+// The caller's number, or OpenMP's, but no more than have enough to do: a call of a few rows is
+// over before a second thread has woken up. (Bits do not depend on the number of threads.)
 int threads_wanted(const ForwardProblem& p) {
   if (p.num_threads > 0) return p.num_threads;
   constexpr double kMinProductsPerThread = 250e3;
