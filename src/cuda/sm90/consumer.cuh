@@ -163,8 +163,10 @@ struct Consumer {
 #pragma unroll 1
     for (int32_t n_block = begin; n_block < end; ++n_block) {
       wait_k();
+      ptx::sync_warp();  // all lanes have seen the phase before one gives the stage back
       release_k();
       wait_v();
+      ptx::sync_warp();
       release_v();
     }
   }
