@@ -227,7 +227,7 @@ def build_and_run(arguments, directory, family, changed):
     if compiled.returncode != 0:
         first = next((l for l in compiled.stderr.splitlines() if "error" in l), compiled.stderr[:200])
         return "compiler", first
-    run = [arguments.runner, "--load", str(shared), "--schedules", "3"]
+    run = [arguments.runner, "--load", str(shared), "--schedules", "2"]
     kernels = re.findall(r"_ROW\((\w+),", ROWS[family])
     for kernel in kernels:
         run += ["--kernel", kernel]
@@ -264,7 +264,7 @@ def main():
     parser.add_argument("--runner", required=True, help="lane_machine_run")
     parser.add_argument("--family", choices=["sm80", "sm90"], required=True)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=int, default=300, help="seconds for one mutant's runs")
+    parser.add_argument("--timeout", type=int, default=900, help="seconds for one mutant's runs")
     parser.add_argument("--only", default="", help="a regular expression on names")
     arguments = parser.parse_args()
 
