@@ -144,15 +144,23 @@ void merge_row(const ForwardPlan& plan, int64_t group, int64_t row) {
       empty ? p.empty_row_lse : static_cast<float>(maximum * kLn2 + std::log(double{sum}));
 }
 
+// OpenMP ends the process where it cannot start the threads that it is asked for, so a number far
+// beyond the machine's is cut here.
+int most_threads() {
+  constexpr int kAlwaysAllowed = 256;
+  return std::max(omp_get_num_procs(), kAlwaysAllowed);
+}
+
 // The caller's number, or OpenMP's, but no more than have enough to do: a call of a few rows is
 // over before a second thread has woken up. (Bits do not depend on the number of threads.)
 int threads_wanted(const ForwardProblem& p) {
-  if (p.num_threads > 0) return p.num_threads;
+  if (p.num_threads > 0) return std::min(p.num_threads, most_threads());
   constexpr double kMinProductsPerThread = 250e3;
   const double products = static_cast<double>(p.batch * p.num_heads) * p.seqlen_q *
                           std::max<int64_t>(p.seqlen_k, 1) * (p.head_dim + p.head_dim_v);
   const double enough = std::max(products / kMinProductsPerThread, 1.0);
-  return static_cast<int>(std::min<double>(omp_get_max_threads(), enough));
+  const int allowed = std::min(omp_get_max_threads(), most_threads());
+  return static_cast<int>(std::min<double>(allowed, enough));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Repetition, threads, and random problems.
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <thread>
 
 #include "support.h"
@@ -37,6 +38,16 @@ TEST(RepeatTest, TheNumberOfThreadsChangesNoBit) {
       EXPECT_TRUE(same_bits(first.lse, again.lse)) << threads << " threads";
     }
   }
+}
+
+// OpenMP would end the process over a number of threads that it cannot start.
+TEST(ThreadCountTest, AnAbsurdNumberIsCut) {
+  Case c = simple_case(DType::kFloat32, 100000, 1, 1, 8);
+  Instance in = make_instance(c);
+  in.options.num_threads = 100000;
+  ASSERT_EQ(forward(in), TILEFOLD_OK) << tilefold_last_error();
+  in.options.num_threads = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(forward(in), TILEFOLD_OK) << tilefold_last_error();
 }
 
 // Host threads that call at once, each with problems of its own, while one of them makes mistakes.
