@@ -31,7 +31,8 @@ tilefold_status guarded(Function&& function) {
 template <typename Info>
 tilefold_status copy_out(const char* function, const Info& value, Info* info) {
   if (info == nullptr) {
-    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT, "%s: info is NULL", function);
+    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
+                "%s: info is NULL; a struct with its struct_bytes set is needed", function);
   }
   const size_t given = info->struct_bytes;
   if (given < sizeof(Info)) {
@@ -51,8 +52,7 @@ void copy_text(char (&to)[kBytes], const char* from) {
   to[length] = '\0';
 }
 
-// Validation and choice: what all three calls on a problem begin with. `choice->row` stays null for
-// a problem that writes nothing on the CPU or on a usable device.
+// Validation, and the kernel that the options name: what all three calls on a problem begin with.
 tilefold_status prepare(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* o,
                         const DLTensor* lse, const tilefold_options* options,
                         ForwardProblem* problem, const char** forced) {
@@ -98,7 +98,8 @@ extern "C" {
 
 tilefold_status tilefold_options_init(tilefold_options* options, size_t struct_bytes) {
   if (options == nullptr) {
-    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT, "tilefold_options_init: options is NULL");
+    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
+                "tilefold_options_init: options is NULL; a tilefold_options is needed");
   }
   if (struct_bytes < sizeof(tilefold_options)) {
     return fail(
@@ -154,7 +155,8 @@ tilefold_status tilefold_forward_workspace_bytes(const DLTensor* q, const DLTens
   return tilefold::guarded([&]() -> tilefold_status {
     if (workspace_bytes == nullptr) {
       return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                  "tilefold_forward_workspace_bytes: workspace_bytes is NULL");
+                  "tilefold_forward_workspace_bytes: workspace_bytes is NULL; a size_t to write is "
+                  "needed");
     }
     ForwardProblem problem;
     const char* forced = nullptr;

@@ -93,7 +93,9 @@ tilefold_status check_shape(const Argument& argument) {
                 argument.rank == 4 ? ", " : "", argument.rank == 4 ? argument.axes[3] : "");
   }
   if (tensor->shape == nullptr) {
-    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT, "%s: its shape is NULL", argument.name);
+    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
+                "%s: its shape is NULL; an array of %d extents is needed", argument.name,
+                argument.rank);
   }
   bool empty = false;
   for (int axis = 0; axis < argument.rank; ++axis) {
@@ -111,8 +113,9 @@ tilefold_status check_shape(const Argument& argument) {
   }
   if (tensor->data == nullptr && !empty) {
     return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                "%s: its data pointer is NULL, but it has elements (shape %s)", argument.name,
-                ShapeText(*tensor).text);
+                "%s: its data pointer is NULL, but it has elements (shape %s); NULL is accepted "
+                "for an empty tensor alone",
+                argument.name, ShapeText(*tensor).text);
   }
   return TILEFOLD_OK;
 }
@@ -308,11 +311,13 @@ tilefold_status check_devices(const Argument* arguments, int count, ForwardProbl
   for (int i = 1; i < count; ++i) {
     const DLDevice& other = arguments[i].tensor->device;
     if (other.device_type != device.device_type || other.device_id != device.device_id) {
-      return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                  "%s: it is on %s device %d, but q is on %s device %d; all tensors must be on one "
-                  "device",
-                  arguments[i].name, device_type_name(other.device_type), other.device_id,
-                  device_type_name(device.device_type), device.device_id);
+      return fail(
+          TILEFOLD_ERROR_INVALID_ARGUMENT,
+          "%s: it is on %s device %d (device type %d), but q is on %s device %d; all tensors "
+          "must be on one device",
+          arguments[i].name, device_type_name(other.device_type), other.device_id,
+          static_cast<int>(other.device_type), device_type_name(device.device_type),
+          device.device_id);
     }
   }
   return TILEFOLD_OK;

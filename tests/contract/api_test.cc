@@ -26,11 +26,13 @@ TEST(StatusTest, EveryStatusHasAName) {
 
 TEST(LastErrorTest, BelongsToTheThread) {
   ASSERT_EQ(tilefold_options_init(nullptr, 0), TILEFOLD_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(tilefold_last_error(), "tilefold_options_init: options is NULL");
+  EXPECT_STREQ(tilefold_last_error(),
+               "tilefold_options_init: options is NULL; a tilefold_options is needed");
   std::string other = "unset";
   std::thread([&] { other = tilefold_last_error(); }).join();
   EXPECT_EQ(other, "");
-  EXPECT_STREQ(tilefold_last_error(), "tilefold_options_init: options is NULL");
+  EXPECT_STREQ(tilefold_last_error(),
+               "tilefold_options_init: options is NULL; a tilefold_options is needed");
 }
 
 TEST(OptionsTest, InitGivesTheDefaults) {
@@ -111,7 +113,9 @@ TEST(WorkspaceTest, TheQueryNeedsAPlaceForItsAnswer) {
   EXPECT_EQ(tilefold_forward_workspace_bytes(in.q.dl(), in.k.dl(), in.v.dl(), in.o.dl(), nullptr,
                                              nullptr, nullptr),
             TILEFOLD_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(tilefold_last_error(), "tilefold_forward_workspace_bytes: workspace_bytes is NULL");
+  EXPECT_STREQ(
+      tilefold_last_error(),
+      "tilefold_forward_workspace_bytes: workspace_bytes is NULL; a size_t to write is needed");
 }
 
 // Whatever the kernel asks for, less of it is refused; a kernel that asks for nothing takes
@@ -222,7 +226,9 @@ TEST(DevicesTest, WrongIndicesAndStructsAreRefused) {
                                          "; accepted: 0 to " + std::to_string(count - 1));
   }
   EXPECT_EQ(tilefold_get_device_info(0, nullptr), TILEFOLD_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(tilefold_last_error(), "tilefold_get_device_info: info is NULL");
+  EXPECT_STREQ(
+      tilefold_last_error(),
+      "tilefold_get_device_info: info is NULL; a struct with its struct_bytes set is needed");
   info.struct_bytes = 4;
   EXPECT_EQ(tilefold_get_device_info(0, &info), TILEFOLD_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tilefold_last_error(),
@@ -259,7 +265,9 @@ TEST(KernelsTest, WrongIndicesAndStructsAreRefused) {
                                        "; accepted: 0 to " + std::to_string(count - 1));
   EXPECT_EQ(tilefold_get_kernel_info(-1, &info), TILEFOLD_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tilefold_get_kernel_info(0, nullptr), TILEFOLD_ERROR_INVALID_ARGUMENT);
-  EXPECT_STREQ(tilefold_last_error(), "tilefold_get_kernel_info: info is NULL");
+  EXPECT_STREQ(
+      tilefold_last_error(),
+      "tilefold_get_kernel_info: info is NULL; a struct with its struct_bytes set is needed");
   info.struct_bytes = sizeof(info) - 1;
   EXPECT_EQ(tilefold_get_kernel_info(0, &info), TILEFOLD_ERROR_INVALID_ARGUMENT);
 }

@@ -63,11 +63,13 @@ const Refusal kRefusals[] = {
     {"VIsNull", [](Call& c) { c.v = nullptr; }, kInvalid, "v is NULL; a DLTensor is needed"},
     {"OIsNull", [](Call& c) { c.o = nullptr; }, kInvalid, "o is NULL; a DLTensor is needed"},
     {"ShapeIsNull", [](Call& c) { c.in.k.dl()->shape = nullptr; }, kInvalid,
-     "k: its shape is NULL"},
+     "k: its shape is NULL; an array of 4 extents is needed"},
     {"DataIsNull", [](Call& c) { c.in.v.dl()->data = nullptr; }, kInvalid,
-     "v: its data pointer is NULL, but it has elements (shape [2, 2, 7, 8])"},
+     "v: its data pointer is NULL, but it has elements (shape [2, 2, 7, 8]); NULL is accepted for "
+     "an empty tensor alone"},
     {"OutputDataIsNull", [](Call& c) { c.in.lse.dl()->data = nullptr; }, kInvalid,
-     "lse: its data pointer is NULL, but it has elements (shape [2, 4, 5])"},
+     "lse: its data pointer is NULL, but it has elements (shape [2, 4, 5]); NULL is accepted for "
+     "an empty tensor alone"},
 
     // Ranks and extents.
     {"RankOfQ", [](Call& c) { c.in.q.dl()->ndim = 3; }, kInvalid,
@@ -242,7 +244,8 @@ const Refusal kRefusals[] = {
        c.in.v.dl()->device = {kDLCUDA, 0};
      },
      kInvalid,
-     "v: it is on CUDA device 0, but q is on CPU device 0; all tensors must be on one device"},
+     "v: it is on CUDA device 0 (device type 2), but q is on CPU device 0; all tensors must be on "
+     "one device"},
     {"MixedDeviceNumbers",
      [](Call& c) {
        for (HostTensor* t : {&c.in.q, &c.in.k, &c.in.v, &c.in.o, &c.in.lse}) {
@@ -251,7 +254,8 @@ const Refusal kRefusals[] = {
        c.in.o.dl()->device = {kDLCUDA, 2};
      },
      kInvalid,
-     "o: it is on CUDA device 2, but q is on CUDA device 1; all tensors must be on one device"},
+     "o: it is on CUDA device 2 (device type 2), but q is on CUDA device 1; all tensors must be on "
+     "one device"},
     {"NoSuchCudaDevice",
      [](Call& c) {
        for (HostTensor* t : {&c.in.q, &c.in.k, &c.in.v, &c.in.o, &c.in.lse}) {
