@@ -31,7 +31,8 @@ inline sm80::ForwardParams sm80_params(const sm80::ForwardConfig& config,
   return params;
 }
 
-// The mma instructions that the tiles imply: every warp, every block that its rows see.
+// The mma instructions that the tiles imply: every warp, every block from the first key that one of
+// its rows sees to the last. Worked out here once more, not by the kernel's own functions.
 inline uint64_t sm80_expected_mma(const sm80::ForwardConfig& config,
                                   const sm80::ForwardParams& params) {
   const uint64_t scores =
@@ -39,15 +40,18 @@ inline uint64_t sm80_expected_mma(const sm80::ForwardConfig& config,
   const uint64_t values =
       static_cast<uint64_t>(config.block_n / 16 * config.m16() * config.d16() * 2);
   uint64_t visits = 0;
-  const int num_groups = config.num_warps / config.warps_per_row_group();
-  for (int32_t row = 0; row < params.seqlen_q; row += config.block_m) {
-    for (int group = 0; group < num_groups; ++group) {
-      const int32_t first = row + group * config.rows_per_warp();
-      const layout::BlockRange range = layout::block_range(
-          params.mask, first, std::min(first + config.rows_per_warp(), params.seqlen_q),
-          config.block_n);
-      if (!range.empty()) visits += static_cast<uint64_t>(range.end - range.begin);
+  for (int first = 0; first < params.seqlen_q; first += config.rows_per_warp()) {
+    int begin = params.mask.seqlen_k, end = 0;
+    for (int row = first; row < std::min(first + config.rows_per_warp(), params.seqlen_q); ++row) {
+      const int row_begin = std::max(row + params.mask.diagonal_left, 0);
+      const int row_end = std::min(row + params.mask.diagonal_right + 1, params.mask.seqlen_k);
+      if (row_begin >= row_end) continue;
+      begin = std::min(begin, row_begin);
+      end = std::max(end, row_end);
     }
+    if (begin < end)
+      visits += static_cast<uint64_t>((end + config.block_n - 1) / config.block_n -
+                                      begin / config.block_n);
   }
   return visits * static_cast<uint64_t>(config.warps_per_row_group()) *
          static_cast<uint64_t>(params.grid.num_batch_heads) * (scores + values);
