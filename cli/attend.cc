@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -242,9 +243,9 @@ void add_picture_command(CLI::App* app) {
   flags->inputs.add_to(command);
   command->add_option("-o,--out", flags->out, "The PNG to write")->required();
   command->add_option("--head", flags->head, "Query head (default: the file's own, else 0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   command->add_option("--batch", flags->batch, "Batch entry (default 0)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   command->add_option("--rows", flags->rows, "A:B, the query rows to draw (default: all)");
   command->add_option("--keys", flags->keys, "A:B, the keys to draw (default: all)");
   flags->attention.add_to(command);

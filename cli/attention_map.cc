@@ -254,7 +254,10 @@ std::string terminal_map(const AttentionMap& map, std::span<const std::string> r
   }
   for (int64_t r = 0; r < map.cell_rows; ++r) {
     const std::string name = label(row_tokens[r], kMaxLabel);
-    out += indent + std::string(kMaxLabel - name.size(), ' ') + name + " ";
+    out += indent;
+    out.append(kMaxLabel - name.size(), ' ');
+    out += name;
+    out += ' ';
     std::string cells;
     for (int64_t c = 0; c < map.cell_columns; ++c) {
       const float probability = map.at(r, c);

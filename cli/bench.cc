@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -310,11 +311,11 @@ void add_bench_command(CLI::App* app) {
   command
       ->add_option("--tokens", flags->tokens,
                    "B * N, held over the sweep (default: CPU 4096, GPU 16384)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
   command
       ->add_option("--hidden", flags->hidden,
                    "H * D, held over the sweep (default: CPU 512, GPU 2048)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
   command
       ->add_option("--shape", flags->shapes,
                    "B,Hq,Hkv,Nq,Nk,D[,Dv]: this shape instead of the sweep; repeatable")

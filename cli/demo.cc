@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -248,7 +249,7 @@ void add_demo_command(CLI::App* app) {
   command->add_option("--out", flags->out, "Folder of the picture (default build/demo)");
   flags->device.add_to(command, "auto");
   command->add_option("--threads", flags->num_threads, "CPU threads (default: as OpenMP decides)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   command->add_option("--reps", flags->repetitions, "Timed calls (default 21)")
       ->check(CLI::Range(1, 100000));
   command->footer(std::string(R"(Examples:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "cli/device_memory.h"
 #include "cli/failure.h"
@@ -119,7 +120,7 @@ void AttentionFlags::add_kernel_to(CLI::App* command) {
   command->add_option("--kernel", kernel,
                       "Name of the kernel to run (tilefold info --kernels lists them)");
   command->add_option("--threads", num_threads, "CPU threads (default: as OpenMP decides)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
 }
 
 void AttentionFlags::require_kernel() const {

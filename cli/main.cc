@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
 #include <tilefold/tilefold.hpp>
@@ -45,7 +46,11 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error);  // --help, --version
+      app.exit(error);  // --help, --version
+      if (!std::cout.flush()) {
+        return report(ExitCode::kIo, "standard output could not be written");
+      }
+      return static_cast<int>(ExitCode::kOk);
     }
     std::string command = "tilefold";
     for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();

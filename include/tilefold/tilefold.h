@@ -67,7 +67,7 @@ typedef struct tilefold_options {
   size_t struct_bytes;     /**< sizeof(tilefold_options) as the caller compiled it. Set by tilefold_options_init(). */
   int32_t causal;          /**< A tilefold_causal. Default: none. */
   int32_t has_scale;       /**< 0: scale is 1/sqrt(D). 1: `scale` below is used. Default: 0. */
-  float scale;             /**< Any finite number. Must be 0 while has_scale is 0. */
+  float scale;             /**< Any finite number with which scale * q.k stays within float32. 0 while has_scale is 0. */
   int32_t empty_row_lse;   /**< A tilefold_empty_row_lse. Default: +inf. */
   int64_t window_left;     /**< Keys before the window's diagonal that a row sees; -1: all. Default: -1. */
   int64_t window_right;    /**< Keys after the window's diagonal that a row sees; -1: all. Default: -1. */
@@ -129,8 +129,9 @@ TILEFOLD_API tilefold_status tilefold_options_init(tilefold_options* options, si
  * \param q    [B, Hq, Nq, D]    float16, bfloat16 or float32 (float32: CPU and the generic CUDA kernel).
  * \param k    [B, Hkv, Nk, D]   the dtype and device of q; Hq must be a multiple of Hkv.
  * \param v    [B, Hkv, Nk, Dv]  the dtype and device of q.
- * \param o    [B, Hq, Nq, Dv]   the dtype and device of q; written. No two of its elements may share memory, and its
- *                               bytes may not overlap those of q, k, v or lse.
+ * \param o    [B, Hq, Nq, Dv]   the dtype and device of q; written. Its strides must nest (each larger than all that the
+ *                               smaller ones reach), so that no two elements share memory, and the span of its bytes,
+ *                               first to last, may not overlap that of q, k, v or lse.
  * \param lse  [B, Hq, Nq]       float32 on the device of q; written; NULL: not wanted. Natural logarithm.
  * \param options         NULL: the defaults.
  * \param workspace       Memory on the device of q, aligned to 256 bytes; may be NULL where

@@ -192,11 +192,14 @@ tilefold_status check_no_self_overlap(const Argument& argument,
     const int axis = order[i];
     if (argument.tensor->shape[axis] <= 1) continue;
     if (std::abs(strides[axis]) <= reach) {
-      return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                  "%s: elements of this output would share memory (axis %d (%s), stride %" PRId64
-                  " elements, shape %s); every element needs its own place",
-                  argument.name, axis, argument.axes[axis], strides[axis],
-                  ShapeText(*argument.tensor).text);
+      return fail(
+          TILEFOLD_ERROR_INVALID_ARGUMENT,
+          "%s: its strides do not nest (axis %d (%s), stride %" PRId64
+          " elements, shape %s), so that "
+          "elements may share memory; an output's strides must each be larger than all that the "
+          "smaller ones reach",
+          argument.name, axis, argument.axes[axis], strides[axis],
+          ShapeText(*argument.tensor).text);
     }
     reach += Int128(std::abs(strides[axis])) * (argument.tensor->shape[axis] - 1);
   }
@@ -206,9 +209,11 @@ tilefold_status check_no_self_overlap(const Argument& argument,
 tilefold_status check_disjoint(const char* output, const ByteRange& a, const char* other,
                                const ByteRange& b) {
   if (a.begin < b.end && b.begin < a.end) {
-    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                "%s: its bytes overlap those of %s; an output needs memory of its own", output,
-                other);
+    return fail(
+        TILEFOLD_ERROR_INVALID_ARGUMENT,
+        "%s: the span of its bytes, first to last, overlaps that of %s; an output needs a span of "
+        "its own",
+        output, other);
   }
   return TILEFOLD_OK;
 }

@@ -271,37 +271,42 @@ const Refusal kRefusals[] = {
        set_strides(c.in.o, {0, 40, 8, 1});
      },
      kInvalid,
-     "o: elements of this output would share memory (axis 0 (batch), stride 0 elements, shape [2, "
-     "4, "
-     "5, 8]); every element needs its own place"},
+     "o: its strides do not nest (axis 0 (batch), stride 0 elements, shape [2, 4, 5, 8]), so that "
+     "elements may share memory; an output's strides must each be larger than all that the smaller "
+     "ones reach"},
     {"OutputRowsThatOverlap",
      [](Call& c) {
        set_strides(c.in.o, {160, 40, 7, 1});
      },
      kInvalid,
-     "o: elements of this output would share memory (axis 2 (Nq), stride 7 elements, shape [2, 4, "
-     "5, "
-     "8]); every element needs its own place"},
+     "o: its strides do not nest (axis 2 (Nq), stride 7 elements, shape [2, 4, 5, 8]), so that "
+     "elements may share memory; an output's strides must each be larger than all that the smaller "
+     "ones reach"},
     {"LseWithStrideZero",
      [](Call& c) {
        set_strides(c.in.lse, {20, 5, 0});
      },
      kInvalid,
-     "lse: elements of this output would share memory (axis 2 (Nq), stride 0 elements, shape [2, "
-     "4, "
-     "5]); every element needs its own place"},
+     "lse: its strides do not nest (axis 2 (Nq), stride 0 elements, shape [2, 4, 5]), so that "
+     "elements may share memory; an output's strides must each be larger than all that the smaller "
+     "ones reach"},
     {"OutputIsQ",
      [](Call& c) { c.in.o.dl()->data = static_cast<char*>(c.in.q.dl()->data) + 4 * 100; }, kInvalid,
-     "o: its bytes overlap those of q; an output needs memory of its own"},
+     "o: the span of its bytes, first to last, overlaps that of q; an output needs a span of its "
+     "own"},
     {"OutputOverlapsK",
      [](Call& c) {
        c.in.o.dl()->data = static_cast<char*>(c.in.k.dl()->data) + 4 * (2 * 2 * 7 * 16 - 1);
      },
-     kInvalid, "o: its bytes overlap those of k; an output needs memory of its own"},
+     kInvalid,
+     "o: the span of its bytes, first to last, overlaps that of k; an output needs a span of its "
+     "own"},
     {"LseOverlapsV", [](Call& c) { c.in.lse.dl()->data = c.in.v.dl()->data; }, kInvalid,
-     "lse: its bytes overlap those of v; an output needs memory of its own"},
+     "lse: the span of its bytes, first to last, overlaps that of v; an output needs a span of its "
+     "own"},
     {"LseOverlapsO", [](Call& c) { c.in.lse.dl()->data = c.in.o.dl()->data; }, kInvalid,
-     "lse: its bytes overlap those of o; an output needs memory of its own"},
+     "lse: the span of its bytes, first to last, overlaps that of o; an output needs a span of its "
+     "own"},
 
     // Options.
     {"OptionsWithoutSize", [](Call& c) { c.in.options.struct_bytes = 0; }, kInvalid,
