@@ -163,10 +163,9 @@ struct Consumer {
 #pragma unroll 1
     for (int32_t n_block = begin; n_block < end; ++n_block) {
       wait_k();
-      ptx::sync_warp();  // all lanes have seen the phase before one gives the stage back
-      release_k();
       wait_v();
-      ptx::sync_warp();
+      ptx::sync_warp();  // all lanes have seen both phases before one gives the stages back
+      release_k();
       release_v();
     }
   }
