@@ -201,7 +201,7 @@ tilefold_status forward(const ForwardProblem& problem) {
     }
   }
   const int64_t num_items = plan.num_items();
-  const int num_threads =
+  [[maybe_unused]] const int num_threads =  // used by the pragma, which analysers may not see
       static_cast<int>(std::min<int64_t>(threads_wanted(problem), std::max<int64_t>(num_items, 1)));
 
   // No thread writes a result before every thread has its scratch.
