@@ -1,7 +1,6 @@
 // `tilefold attend`: attention of tensors in files. `tilefold picture`: one head of it, drawn.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -70,16 +69,16 @@ void check_output_names(const AttendFlags& flags) {
     return path.empty() || is_npy_path(path) || path.ends_with(".safetensors");
   };
   if (!known(flags.out)) {
-    throw CLI::ValidationError(
+    throw UsageError(
         "--out", fmt::format("'{}'; accepted: a name ending in .safetensors or .npy", flags.out));
   }
   if (!known(flags.lse_out)) {
-    throw CLI::ValidationError("--lse", fmt::format("'{}'; accepted: a name ending in .safetensors "
-                                                    "or .npy",
-                                                    flags.lse_out));
+    throw UsageError("--lse", fmt::format("'{}'; accepted: a name ending in .safetensors "
+                                          "or .npy",
+                                          flags.lse_out));
   }
   if (!flags.out.empty() && flags.out == flags.lse_out) {
-    throw CLI::ValidationError("--lse", "it names the same file as --out");
+    throw UsageError("--lse", "it names the same file as --out");
   }
 }
 
@@ -91,7 +90,7 @@ void run_attend(const AttendFlags& flags) {
   require_device(device);
   const Inputs inputs = read_inputs(flags.inputs);
   if (is_npy_path(flags.out) && inputs.q.type() == DataType::kBFloat16) {
-    throw CLI::ValidationError(
+    throw UsageError(
         "--out", fmt::format("'{}': o is bfloat16, which .npy cannot name; accepted: .safetensors, "
                              "or --dtype float32",
                              flags.out));
@@ -166,8 +165,7 @@ std::pair<int64_t, int64_t> parse_range(const std::string& option, const std::st
   if (const size_t colon = list.find(':'); colon != std::string::npos) list[colon] = ',';
   const std::vector<int64_t> ends = parse_integers(option, list, 2, 2);
   if (ends[0] < 0 || ends[0] >= ends[1] || ends[1] > size) {
-    throw CLI::ValidationError(
-        option, fmt::format("'{}'; accepted: A:B with 0 <= A < B <= {}", text, size));
+    throw UsageError(option, fmt::format("'{}'; accepted: A:B with 0 <= A < B <= {}", text, size));
   }
   return {ends[0], ends[1]};
 }
@@ -180,12 +178,12 @@ void run_picture(const PictureFlags& flags) {
   const Sample sample = describe_sample(inputs);
   const int64_t head = flags.head >= 0 ? flags.head : sample.head;
   if (head >= inputs.q.shape()[1] || flags.batch >= inputs.q.shape()[0] || flags.batch < 0) {
-    throw CLI::ValidationError(
-        "--head", fmt::format("head {} of batch {}; q has {} heads and {} batches", head,
-                              flags.batch, inputs.q.shape()[1], inputs.q.shape()[0]));
+    throw UsageError("--head",
+                     fmt::format("head {} of batch {}; q has {} heads and {} batches", head,
+                                 flags.batch, inputs.q.shape()[1], inputs.q.shape()[0]));
   }
   if (inputs.q.shape()[2] == 0 || inputs.k.shape()[2] == 0) {
-    throw CLI::ValidationError("files", "there is nothing to draw: q or k has no rows");
+    throw UsageError("files", "there is nothing to draw: q or k has no rows");
   }
   const auto rows = parse_range("--rows", flags.rows, inputs.q.shape()[2]);
   const auto keys = parse_range("--keys", flags.keys, inputs.k.shape()[2]);
@@ -212,17 +210,17 @@ void run_picture(const PictureFlags& flags) {
 
 }  // namespace
 
-void add_attend_command(CLI::App* app) {
+Command make_attend_command() {
   const auto flags = std::make_shared<AttendFlags>();
-  CLI::App* command = app->add_subcommand("attend", "Attention of q, k and v from files");
-  flags->inputs.add_to(command);
-  command->add_option("-o,--out", flags->out,
-                      "Where o goes: .safetensors (with lse, unless --lse names a file) or .npy");
-  command->add_option("--lse", flags->lse_out, "Where lse goes: .npy or .safetensors");
-  flags->attention.add_to(command);
-  flags->device.add_to(command);
-  command->add_flag("--explain", flags->explain, "Print which kernel runs, and why not the others");
-  command->footer(std::string(R"(Examples:
+  Command command("attend", "Attention of q, k and v from files");
+  flags->inputs.add_to(&command);
+  command.text("-o,--out", &flags->out, "FILE",
+               "Where o goes: .safetensors (with lse, unless --lse names a file) or .npy");
+  command.text("--lse", &flags->lse_out, "FILE", "Where lse goes: .npy or .safetensors");
+  flags->attention.add_to(&command);
+  flags->device.add_to(&command);
+  command.flag("--explain", &flags->explain, "Print which kernel runs, and why not the others");
+  command.footer(std::string(R"(Examples:
   tilefold attend qkv.safetensors -o out.safetensors --causal top-left
   tilefold attend q.npy k.npy v.npy -o o.npy --lse lse.npy --window 256,0
   tilefold attend cache.safetensors --k-key layer0.k --v-key layer0.v --layout bnhd \
@@ -233,24 +231,25 @@ middle axes are swapped. Files of rank 3 have a batch of 1, of rank 2 also one h
 lse are written with the inputs' rank. float32, float16 and bfloat16 (.safetensors only).
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_attend(*flags); });
+  command.runs([flags] { run_attend(*flags); });
+  return command;
 }
 
-void add_picture_command(CLI::App* app) {
+Command make_picture_command() {
   const auto flags = std::make_shared<PictureFlags>();
-  CLI::App* command =
-      app->add_subcommand("picture", "Draw the attention pattern of one head as a PNG");
-  flags->inputs.add_to(command);
-  command->add_option("-o,--out", flags->out, "The PNG to write")->required();
-  command->add_option("--head", flags->head, "Query head (default: the file's own, else 0)")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
-  command->add_option("--batch", flags->batch, "Batch entry (default 0)")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
-  command->add_option("--rows", flags->rows, "A:B, the query rows to draw (default: all)");
-  command->add_option("--keys", flags->keys, "A:B, the keys to draw (default: all)");
-  flags->attention.add_to(command);
-  flags->device.add_to(command);
-  command->footer(std::string(R"(Examples:
+  Command command("picture", "Draw the attention pattern of one head as a PNG");
+  flags->inputs.add_to(&command);
+  command.text("-o,--out", &flags->out, "FILE", "The PNG to write");
+  command.required();
+  constexpr int64_t kMostIndex = std::numeric_limits<int32_t>::max();
+  command.integer<int64_t>("--head", &flags->head, 0, kMostIndex,
+                           "Query head (default: the file's own, else 0)");
+  command.integer<int64_t>("--batch", &flags->batch, 0, kMostIndex, "Batch entry (default 0)");
+  command.text("--rows", &flags->rows, "A:B", "The query rows to draw (default: all)");
+  command.text("--keys", &flags->keys, "A:B", "The keys to draw (default: all)");
+  flags->attention.add_to(&command);
+  flags->device.add_to(&command);
+  command.footer(std::string(R"(Examples:
   tilefold picture qkv.safetensors -o head3.png --head 3 --causal top-left
   tilefold picture samples/smollm2_layer17.safetensors -o verse.png --causal top-left \
       --rows 0:60 --keys 0:60
@@ -260,7 +259,8 @@ long sequences are pooled by their maximum. Files with `tokens` in their metadat
 list of strings) get labelled axes.
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_picture(*flags); });
+  command.runs([flags] { run_picture(*flags); });
+  return command;
 }
 
 }  // namespace tilefold::cli

@@ -1,7 +1,7 @@
 // The attention probabilities of one head, worked out and drawn.
 #include "cli/attention_map.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,14 +1,12 @@
 // `tilefold bench`: time, throughput and kernel over a sweep of shapes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "cli/failure.h"
 #include "cli/flags.h"
 #include "cli/io/files.h"
+#include "cli/io/json_writer.h"
 #include "cli/io/tensor_file.h"
 #include "cli/numbers.h"
 #include "cli/terminal.h"
@@ -93,7 +92,7 @@ std::vector<BenchPoint> sweep(const BenchFlags& flags, Device device) {
     for (const int64_t head_dim : parse_integers("--head-dims", flags.head_dims, 1, kMostValues)) {
       for (const int64_t seqlen : parse_integers("--seqlens", seqlens, 1, kMostValues)) {
         if (seqlen < 1 || head_dim < 1) {
-          throw CLI::ValidationError("--seqlens, --head-dims", "lengths and head dims begin at 1");
+          throw UsageError("--seqlens, --head-dims", "lengths and head dims begin at 1");
         }
         BenchPoint point;
         point.batch = std::max<int64_t>(1, tokens / seqlen);
@@ -110,7 +109,7 @@ std::vector<BenchPoint> sweep(const BenchFlags& flags, Device device) {
       for (BenchPoint point : shapes) {
         for (const int64_t extent : {point.batch, point.heads, point.heads_kv, point.seqlen_q,
                                      point.seqlen_k, point.head_dim, point.head_dim_v}) {
-          if (extent < 1) throw CLI::ValidationError("--shape", "extents of a bench begin at 1");
+          if (extent < 1) throw UsageError("--shape", "extents of a bench begin at 1");
         }
         point.type = parse_data_type(type);
         point.causal = parse_causal(causal);
@@ -201,37 +200,43 @@ std::string csv_text(const std::vector<Measurement>& results, const std::string&
 
 std::string json_text(const BenchFlags& flags, const std::vector<Measurement>& results,
                       const DeviceInfo& info) {
-  nlohmann::ordered_json out;
+  JsonWriter out;
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   char date[32];
   std::strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  out["date"] = date;
-  out["version"] = std::string(version());
-  out["device"] = {{"device", device_text(info.device)}, {"name", info.name}, {"note", info.note}};
-  out["warm_ups"] = flags.warm_ups;
-  out["statistic"] = "median";
-  out["flops"] = "2 (D + Dv) per visible (query, key) pair";
-  out["results"] = nlohmann::ordered_json::array();
+  out.field("date", date);
+  out.field("version", version());
+  out.begin_object("device");
+  out.field("device", device_text(info.device));
+  out.field("name", info.name);
+  out.field("note", info.note);
+  out.end();
+  out.field("warm_ups", flags.warm_ups);
+  out.field("statistic", "median");
+  out.field("flops", "2 (D + Dv) per visible (query, key) pair");
+  out.begin_list("results");
   for (const Measurement& m : results) {
     const BenchPoint& p = m.point;
-    out["results"].push_back({{"kernel", m.kernel},
-                              {"dtype", to_string(p.type)},
-                              {"causal", causal_text(p.causal)},
-                              {"batch", p.batch},
-                              {"heads", p.heads},
-                              {"heads_kv", p.heads_kv},
-                              {"seqlen_q", p.seqlen_q},
-                              {"seqlen_k", p.seqlen_k},
-                              {"head_dim", p.head_dim},
-                              {"head_dim_v", p.head_dim_v},
-                              {"repetitions", m.repetitions},
-                              {"median_ms", m.median_ms},
-                              {"min_ms", m.min_ms},
-                              {"max_ms", m.max_ms},
-                              {"gflops", m.gflops()},
-                              {"gbytes_per_s", m.gigabytes_per_s()}});
+    out.begin_object();
+    out.field("kernel", m.kernel);
+    out.field("dtype", to_string(p.type));
+    out.field("causal", causal_text(p.causal));
+    out.field("batch", p.batch);
+    out.field("heads", p.heads);
+    out.field("heads_kv", p.heads_kv);
+    out.field("seqlen_q", p.seqlen_q);
+    out.field("seqlen_k", p.seqlen_k);
+    out.field("head_dim", p.head_dim);
+    out.field("head_dim_v", p.head_dim_v);
+    out.field("repetitions", m.repetitions);
+    out.field("median_ms", m.median_ms);
+    out.field("min_ms", m.min_ms);
+    out.field("max_ms", m.max_ms);
+    out.field("gflops", m.gflops());
+    out.field("gbytes_per_s", m.gigabytes_per_s());
+    out.end();
   }
-  return out.dump(2) + "\n";
+  return out.finish();
 }
 
 void print_table(const std::vector<Measurement>& results, bool tera) {
@@ -302,50 +307,41 @@ void run_bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench_command(CLI::App* app) {
+Command make_bench_command() {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command = app->add_subcommand("bench", "Time, throughput and kernel over a sweep");
-  command->add_option("--seqlens", flags->seqlens,
-                      "Sequence lengths N (default 512,1024,2048,4096; a GPU also 8192,16384)");
-  command->add_option("--head-dims", flags->head_dims, "Head dims D (default 64,128)");
-  command
-      ->add_option("--tokens", flags->tokens,
-                   "B * N, held over the sweep (default: CPU 4096, GPU 16384)")
-      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
-  command
-      ->add_option("--hidden", flags->hidden,
-                   "H * D, held over the sweep (default: CPU 512, GPU 2048)")
-      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
-  command
-      ->add_option("--shape", flags->shapes,
-                   "B,Hq,Hkv,Nq,Nk,D[,Dv]: this shape instead of the sweep; repeatable")
-      ->expected(1)
-      ->take_all()
-      ->type_name("SHAPE");
-  command->add_option("--causal", flags->causal, "Masks (default none,top-left)")->delimiter(',');
-  command
-      ->add_option("--dtype", flags->dtypes, "Types (default: CPU float32; GPU float16,bfloat16)")
-      ->delimiter(',');
-  flags->device.add_to(command, "auto");
-  flags->attention.add_kernel_to(command);
-  command->add_option("--warm-ups", flags->warm_ups, "Untimed calls before each point (default 3)")
-      ->check(CLI::Range(1, 1000));
-  command
-      ->add_option("--reps", flags->repetitions,
-                   "Timed calls of each point (default: what --seconds allows, 3 to 1000)")
-      ->check(CLI::Range(1, 1000000));
-  command->add_option("--seconds", flags->budget_s, "Time for each point, seconds (default 1)")
-      ->check(CLI::Range(0.001, 600.0));
-  command->add_option("--csv", flags->csv, "Also write the results as CSV")->type_name("FILE");
-  command->add_option("--json", flags->json, "Also write the results as JSON")->type_name("FILE");
-  command->footer(std::string(R"(Examples:
+  Command command("bench", "Time, throughput and kernel over a sweep");
+  constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
+  command.text("--seqlens", &flags->seqlens, "LIST",
+               "Sequence lengths N (default 512,1024,2048,4096; a GPU also 8192,16384)");
+  command.text("--head-dims", &flags->head_dims, "LIST", "Head dims D (default 64,128)");
+  command.integer<int64_t>("--tokens", &flags->tokens, 1, kMostExtent,
+                           "B * N, held over the sweep (default: CPU 4096, GPU 16384)");
+  command.integer<int64_t>("--hidden", &flags->hidden, 1, kMostExtent,
+                           "H * D, held over the sweep (default: CPU 512, GPU 2048)");
+  command.texts("--shape", &flags->shapes, "SHAPE",
+                "B,Hq,Hkv,Nq,Nk,D[,Dv]: this shape instead of the sweep; repeatable", false);
+  command.texts("--causal", &flags->causal, "LIST", "Masks (default none,top-left)", true);
+  command.texts("--dtype", &flags->dtypes, "LIST",
+                "Types (default: CPU float32; GPU float16,bfloat16)", true);
+  flags->device.add_to(&command, "auto");
+  flags->attention.add_kernel_to(&command);
+  command.integer("--warm-ups", &flags->warm_ups, 1, 1000,
+                  "Untimed calls before each point (default 3)");
+  command.integer("--reps", &flags->repetitions, 1, 1'000'000,
+                  "Timed calls of each point (default: what --seconds allows, 3 to 1000)");
+  command.real("--seconds", &flags->budget_s, 0.001, 600.0,
+               "Time for each point, seconds (default 1)");
+  command.text("--csv", &flags->csv, "FILE", "Also write the results as CSV");
+  command.text("--json", &flags->json, "FILE", "Also write the results as JSON");
+  command.footer(std::string(R"(Examples:
   tilefold bench
   tilefold bench --device cuda:0 --dtype float16 --head-dims 128 --json h128.json
   tilefold bench --shape 1,32,8,1,8192,128 --causal none --dtype bfloat16
   tilefold bench --seqlens 1024,2048 --threads 1 --csv one-thread.csv
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_bench(*flags); });
+  command.runs([flags] { run_bench(*flags); });
+  return command;
 }
 
 }  // namespace tilefold::cli

@@ -1,8 +1,8 @@
 // `tilefold check`: a back end against the float64 reference, over a grid or random problems.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -168,7 +168,7 @@ std::vector<reference::Case> cases_of(const CheckFlags& flags) {
     reference::Case problem;
     std::string error;
     if (!reference::from_string(flags.one_case, &problem, &error)) {
-      throw CLI::ValidationError("--case", error);
+      throw UsageError("--case", error);
     }
     return {problem};
   }
@@ -254,27 +254,24 @@ void run_check(const CheckFlags& flags) {
 
 }  // namespace
 
-void add_check_command(CLI::App* app) {
+Command make_check_command() {
   const auto flags = std::make_shared<CheckFlags>();
-  CLI::App* command = app->add_subcommand("check", "Compare a back end with the float64 reference");
-  CLI::Option* fuzz =
-      command->add_option("--fuzz", flags->fuzz, "Check N random problems instead of the grid")
-          ->check(CLI::Range(int64_t{1}, kMostProblems))
-          ->type_name("N");
-  command->add_option("--seed", flags->seed, "Seed of the random problems (default 1)")
-      ->needs(fuzz);
-  command
-      ->add_option("--max-seqlen", flags->max_seqlen,
-                   "Longest sequence of the random problems (default 300)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->needs(fuzz);
-  command->add_option("--case", flags->one_case, "Check one problem, as a failure printed it")
-      ->excludes(fuzz);
-  command->add_option("--dtype", flags->dtype, "Only this type: float32, float16, bfloat16");
-  flags->device.add_to(command);
-  flags->attention.add_kernel_to(command);
-  command->add_flag("-v,--verbose", flags->verbose, "Print every problem");
-  command->footer(std::string(R"(Examples:
+  Command command("check", "Compare a back end with the float64 reference");
+  command.integer<int64_t>("--fuzz", &flags->fuzz, 1, kMostProblems,
+                           "Check N random problems instead of the grid");
+  command.integer<uint64_t>("--seed", &flags->seed, 0, std::numeric_limits<uint64_t>::max(),
+                            "Seed of the random problems (default 1)");
+  command.needs("--fuzz");
+  command.integer<int64_t>("--max-seqlen", &flags->max_seqlen, 1, int64_t{1} << 20,
+                           "Longest sequence of the random problems (default 300)");
+  command.needs("--fuzz");
+  command.text("--case", &flags->one_case, "CASE", "Check one problem, as a failure printed it");
+  command.excludes("--fuzz");
+  command.text("--dtype", &flags->dtype, "TYPE", "Only this type: float32, float16, bfloat16");
+  flags->device.add_to(&command);
+  flags->attention.add_kernel_to(&command);
+  command.flag("-v,--verbose", &flags->verbose, "Print every problem");
+  command.footer(std::string(R"(Examples:
   tilefold check
   tilefold check --fuzz 1000 --seed 7
   tilefold check --device cuda:0 --kernel generic_f32 --fuzz 200
@@ -285,7 +282,8 @@ type. Memory around the outputs is guarded: a stray write is a failure. A proble
 library refuses (a forced kernel that does not serve it) counts apart.
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_check(*flags); });
+  command.runs([flags] { run_check(*flags); });
+  return command;
 }
 
 }  // namespace tilefold::cli

@@ -1,15 +1,15 @@
-// The commands of the program; each adds itself and runs as its subcommand's callback.
+// The commands of the program: each declares its options and what it does.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "cli/command_line.h"
 
 namespace tilefold::cli {
 
-void add_attend_command(CLI::App* app);
-void add_picture_command(CLI::App* app);
-void add_check_command(CLI::App* app);
-void add_bench_command(CLI::App* app);
-void add_info_command(CLI::App* app);
-void add_demo_command(CLI::App* app);
+Command make_attend_command();
+Command make_picture_command();
+Command make_check_command();
+Command make_bench_command();
+Command make_info_command();
+Command make_demo_command();
 
 }  // namespace tilefold::cli

@@ -1,8 +1,7 @@
 // `tilefold demo`: attention of a real model's layer, checked, timed and drawn.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -239,25 +238,22 @@ void run_demo(const DemoFlags& flags) {
 
 }  // namespace
 
-void add_demo_command(CLI::App* app) {
+Command make_demo_command() {
   const auto flags = std::make_shared<DemoFlags>();
-  CLI::App* command = app->add_subcommand(
-      "demo", "Run the sample: a real model's attention, checked, timed and drawn");
-  command->add_option("--sample", flags->sample,
-                      "A .safetensors with q, k, v (default: the sample "
-                      "that comes with tilefold)");
-  command->add_option("--out", flags->out, "Folder of the picture (default build/demo)");
-  flags->device.add_to(command, "auto");
-  command->add_option("--threads", flags->num_threads, "CPU threads (default: as OpenMP decides)")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
-  command->add_option("--reps", flags->repetitions, "Timed calls (default 21)")
-      ->check(CLI::Range(1, 100000));
-  command->footer(std::string(R"(Examples:
+  Command command("demo", "Run the sample: a real model's attention, checked, timed and drawn");
+  command.text("--sample", &flags->sample, "FILE",
+               "A .safetensors with q, k, v (default: the sample that comes with tilefold)");
+  command.text("--out", &flags->out, "FOLDER", "Folder of the picture (default build/demo)");
+  flags->device.add_to(&command, "auto");
+  add_threads_to(&command, &flags->num_threads);
+  command.integer("--reps", &flags->repetitions, 1, 100'000, "Timed calls (default 21)");
+  command.footer(std::string(R"(Examples:
   tilefold demo
   tilefold demo --device cpu --out /tmp/demo
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_demo(*flags); });
+  command.runs([flags] { run_demo(*flags); });
+  return command;
 }
 
 }  // namespace tilefold::cli

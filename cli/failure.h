@@ -1,7 +1,7 @@
 // How a command ends: its exit code and the one line that stderr gets.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

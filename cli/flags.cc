@@ -1,7 +1,7 @@
 // The options that several commands share.
 #include "cli/flags.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -33,8 +33,7 @@ Device parse_device(const std::string& text) {
     const auto [at, error] = std::from_chars(text.data() + kPrefix.size(), end, id);
     if (error == std::errc() && at == end && id >= 0) return Device::cuda(id);
   }
-  throw CLI::ValidationError("--device",
-                             fmt::format("'{}'; accepted: cpu, cuda, cuda:N, auto", text));
+  throw UsageError("--device", fmt::format("'{}'; accepted: cpu, cuda, cuda:N, auto", text));
 }
 
 std::string device_text(Device device) {
@@ -61,16 +60,14 @@ DataType parse_data_type(const std::string& text) {
   if (text == "float32" || text == "f32") return DataType::kFloat32;
   if (text == "float16" || text == "f16") return DataType::kFloat16;
   if (text == "bfloat16" || text == "bf16") return DataType::kBFloat16;
-  throw CLI::ValidationError("--dtype",
-                             fmt::format("'{}'; accepted: float32, float16, bfloat16", text));
+  throw UsageError("--dtype", fmt::format("'{}'; accepted: float32, float16, bfloat16", text));
 }
 
 Causal parse_causal(const std::string& text) {
   for (const Causal causal : {Causal::kNone, Causal::kTopLeft, Causal::kBottomRight}) {
     if (text == causal_text(causal)) return causal;
   }
-  throw CLI::ValidationError("--causal",
-                             fmt::format("'{}'; accepted: none, top-left, bottom-right", text));
+  throw UsageError("--causal", fmt::format("'{}'; accepted: none, top-left, bottom-right", text));
 }
 
 const char* causal_text(Causal causal) {
@@ -91,36 +88,38 @@ std::vector<int64_t> parse_integers(const std::string& option, const std::string
     int64_t value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
     if (error != std::errc() || (next != end && *next != ',')) {
-      throw CLI::ValidationError(option,
-                                 fmt::format("'{}' is not a list of integers such as 4,0", text));
+      throw UsageError(option, fmt::format("'{}' is not a list of integers such as 4,0", text));
     }
     values.push_back(value);
     if (next == end) break;
     at = next + 1;
   }
   if (values.size() < min_count || values.size() > max_count) {
-    throw CLI::ValidationError(
-        option, min_count == max_count ? fmt::format("'{}' has {} numbers; accepted: {}", text,
-                                                     values.size(), min_count)
-                                       : fmt::format("'{}' has {} numbers; accepted: {} to {}",
-                                                     text, values.size(), min_count, max_count));
+    throw UsageError(option, min_count == max_count
+                                 ? fmt::format("'{}' has {} numbers; accepted: {}", text,
+                                               values.size(), min_count)
+                                 : fmt::format("'{}' has {} numbers; accepted: {} to {}", text,
+                                               values.size(), min_count, max_count));
   }
   return values;
 }
 
-void DeviceFlag::add_to(CLI::App* command, const char* default_text) {
+void DeviceFlag::add_to(Command* command, const char* default_text) {
   text = default_text;
-  command->add_option(
-      "--device", text,
-      fmt::format("cpu, cuda, cuda:N, or auto: a GPU where there is one (default {})",
-                  default_text));
+  command->text("--device", &text, "DEVICE",
+                fmt::format("cpu, cuda, cuda:N, or auto: a GPU where there is one (default {})",
+                            default_text));
 }
 
-void AttentionFlags::add_kernel_to(CLI::App* command) {
-  command->add_option("--kernel", kernel,
-                      "Name of the kernel to run (tilefold info --kernels lists them)");
-  command->add_option("--threads", num_threads, "CPU threads (default: as OpenMP decides)")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
+void add_threads_to(Command* command, int* num_threads) {
+  command->integer("--threads", num_threads, 0, std::numeric_limits<int>::max(),
+                   "CPU threads (default: as OpenMP decides)");
+}
+
+void AttentionFlags::add_kernel_to(Command* command) {
+  command->text("--kernel", &kernel, "NAME",
+                "The kernel to run (tilefold info --kernels lists them)");
+  add_threads_to(command, &num_threads);
 }
 
 void AttentionFlags::require_kernel() const {
@@ -135,16 +134,16 @@ void AttentionFlags::require_kernel() const {
   }
 }
 
-void AttentionFlags::add_to(CLI::App* command) {
-  command->add_option("--causal", causal,
-                      "Causal mask: none, top-left (j <= i) or bottom-right (j <= i + Nk - Nq)");
-  command->add_option("--window", window,
-                      "L,R: keys before and after the diagonal that a row sees; -1: all");
-  command->add_option("--window-align", window_align,
-                      "The window's diagonal: auto (as --causal), top-left, bottom-right");
-  command->add_option("--scale", scale, "Factor of the scores (default 1/sqrt(D))");
-  command->add_option("--empty-row-lse", empty_row_lse,
-                      "LSE of a row that sees no key: +inf (default) or -inf");
+void AttentionFlags::add_to(Command* command) {
+  command->text("--causal", &causal, "MASK",
+                "Causal mask: none, top-left (j <= i) or bottom-right (j <= i + Nk - Nq)");
+  command->text("--window", &window, "L,R",
+                "Keys before and after the diagonal that a row sees; -1: all");
+  command->text("--window-align", &window_align, "MASK",
+                "The window's diagonal: auto (as --causal), top-left, bottom-right");
+  command->real("--scale", &scale, "Factor of the scores (default 1/sqrt(D))");
+  command->text("--empty-row-lse", &empty_row_lse, "INF",
+                "LSE of a row that sees no key: +inf (default) or -inf");
   add_kernel_to(command);
 }
 
@@ -164,15 +163,13 @@ Options AttentionFlags::options() const {
   } else if (window_align == "bottom-right") {
     options.window_align = WindowAlign::kBottomRight;
   } else if (window_align != "auto") {
-    throw CLI::ValidationError(
-        "--window-align",
-        fmt::format("'{}'; accepted: auto, top-left, bottom-right", window_align));
+    throw UsageError("--window-align",
+                     fmt::format("'{}'; accepted: auto, top-left, bottom-right", window_align));
   }
   if (empty_row_lse == "-inf") {
     options.empty_row_lse = EmptyRowLse::kNegativeInfinity;
   } else if (empty_row_lse != "+inf" && empty_row_lse != "inf") {
-    throw CLI::ValidationError("--empty-row-lse",
-                               fmt::format("'{}'; accepted: +inf, -inf", empty_row_lse));
+    throw UsageError("--empty-row-lse", fmt::format("'{}'; accepted: +inf, -inf", empty_row_lse));
   }
   return options;
 }

@@ -1,14 +1,13 @@
 // `tilefold info`: the version, the devices and the kernels of this build.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/device_memory.h"
 #include "cli/flags.h"
+#include "cli/io/json_writer.h"
 #include "cli/terminal.h"
 
 namespace tilefold::cli {
@@ -30,32 +29,39 @@ std::string number_or(int64_t value, const char* otherwise) {
 }
 
 void print_json() {
-  nlohmann::ordered_json out;
-  out["version"] = std::string(version());
-  out["cuda"] = cuda::available();
+  JsonWriter out;
+  out.field("version", version());
+  out.field("cuda", cuda::available());
+  out.begin_list("devices");
   for (const DeviceInfo& info : devices()) {
-    out["devices"].push_back({{"device", device_text(info.device)},
-                              {"name", info.name},
-                              {"compute_capability", info.compute_capability},
-                              {"multiprocessors", info.num_multiprocessors},
-                              {"shared_memory_bytes", info.shared_memory_bytes},
-                              {"l2_bytes", info.l2_bytes},
-                              {"usable", info.usable},
-                              {"note", info.note}});
+    out.begin_object();
+    out.field("device", device_text(info.device));
+    out.field("name", info.name);
+    out.field("compute_capability", info.compute_capability);
+    out.field("multiprocessors", info.num_multiprocessors);
+    out.field("shared_memory_bytes", info.shared_memory_bytes);
+    out.field("l2_bytes", info.l2_bytes);
+    out.field("usable", info.usable);
+    out.field("note", info.note);
+    out.end();
   }
+  out.end();
+  out.begin_list("kernels");
   for (const KernelInfo& info : kernels()) {
-    out["kernels"].push_back({{"name", info.name},
-                              {"backend", info.backend},
-                              {"dtypes", info.dtypes},
-                              {"head_dim", info.head_dim},
-                              {"head_dim_v", info.head_dim_v},
-                              {"block_m", info.block_m},
-                              {"block_n", info.block_n},
-                              {"stages", info.num_stages},
-                              {"threads", info.num_threads},
-                              {"shared_memory_bytes", info.shared_memory_bytes}});
+    out.begin_object();
+    out.field("name", info.name);
+    out.field("backend", info.backend);
+    out.field("dtypes", info.dtypes);
+    out.field("head_dim", info.head_dim);
+    out.field("head_dim_v", info.head_dim_v);
+    out.field("block_m", info.block_m);
+    out.field("block_n", info.block_n);
+    out.field("stages", info.num_stages);
+    out.field("threads", info.num_threads);
+    out.field("shared_memory_bytes", info.shared_memory_bytes);
+    out.end();
   }
-  fmt::print("{}\n", out.dump(2));
+  fmt::print("{}", out.finish());
 }
 
 void run_info(const InfoFlags& flags) {
@@ -106,19 +112,18 @@ void run_info(const InfoFlags& flags) {
 
 }  // namespace
 
-void add_info_command(CLI::App* app) {
+Command make_info_command() {
   const auto flags = std::make_shared<InfoFlags>();
-  CLI::App* command =
-      app->add_subcommand("info", "Version, instruction set, devices and kernels of this build");
-  command->add_flag("--kernels", flags->kernels,
-                    "List the kernels, in the order dispatch tries them");
-  command->add_flag("--json", flags->json, "Everything as JSON");
-  command->footer(std::string(R"(Examples:
+  Command command("info", "Version, instruction set, devices and kernels of this build");
+  command.flag("--kernels", &flags->kernels, "List the kernels, in the order dispatch tries them");
+  command.flag("--json", &flags->json, "Everything as JSON");
+  command.footer(std::string(R"(Examples:
   tilefold info
   tilefold info --kernels
 
 )") + kExitCodesHelp);
-  command->callback([flags] { run_info(*flags); });
+  command.runs([flags] { run_info(*flags); });
+  return command;
 }
 
 }  // namespace tilefold::cli

@@ -93,28 +93,24 @@ ConstTensor as_rank_4(const Found& found, AxisOrder order,
 
 }  // namespace
 
-void InputFlags::add_to(CLI::App* command) {
-  command
-      ->add_option("files", files,
-                   "One .safetensors with q, k and v, or three files (.npy or .safetensors): q k v")
-      ->required()
-      ->expected(1, 3)
-      ->type_name("FILE");
-  command->add_option("--q-key", q_key, "Name of q in a .safetensors (default q)");
-  command->add_option("--k-key", k_key, "Name of k in a .safetensors (default k)");
-  command->add_option("--v-key", v_key, "Name of v in a .safetensors (default v)");
-  command->add_option("--layout", layout,
-                      "Order of the files' axes: bhnd (default) or bnhd; a rank of 3 lacks b, of 2 "
-                      "b and h");
-  command->add_option(
-      "--dtype", dtype,
-      "Convert the inputs first: float32, float16 or bfloat16 (default: as stored)");
+void InputFlags::add_to(Command* command) {
+  command->arguments(
+      &files, "FILE", 1, 3,
+      "One .safetensors with q, k and v, or three files (.npy or .safetensors): q k v");
+  command->text("--q-key", &q_key, "NAME", "Name of q in a .safetensors (default q)");
+  command->text("--k-key", &k_key, "NAME", "Name of k in a .safetensors (default k)");
+  command->text("--v-key", &v_key, "NAME", "Name of v in a .safetensors (default v)");
+  command->text(
+      "--layout", &layout, "ORDER",
+      "Order of the files' axes: bhnd (default) or bnhd; a rank of 3 lacks b, of 2 b and h");
+  command->text("--dtype", &dtype, "TYPE",
+                "Convert the inputs first: float32, float16 or bfloat16 (default: as stored)");
 }
 
 AxisOrder InputFlags::axis_order() const {
   if (layout == "bhnd") return AxisOrder::kBhnd;
   if (layout == "bnhd") return AxisOrder::kBnhd;
-  throw CLI::ValidationError("--layout", fmt::format("'{}'; accepted: bhnd, bnhd", layout));
+  throw UsageError("--layout", fmt::format("'{}'; accepted: bhnd, bnhd", layout));
 }
 
 ConstTensor convert(const ConstTensor& tensor, DataType type,
@@ -143,8 +139,7 @@ ConstTensor convert(const ConstTensor& tensor, DataType type,
 
 Inputs read_inputs(const InputFlags& flags) {
   if (flags.files.size() == 2) {
-    throw CLI::ValidationError("files",
-                               "2 files; accepted: one .safetensors, or three files q k v");
+    throw UsageError("files", "2 files; accepted: one .safetensors, or three files q k v");
   }
   const AxisOrder order = flags.axis_order();
   const std::array<std::string, 3> keys = {flags.q_key, flags.k_key, flags.v_key};

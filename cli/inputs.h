@@ -1,13 +1,13 @@
 // q, k and v from files, as [B, H, N, D] tensors on the host.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
 #include <tilefold/tilefold.hpp>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/io/files.h"
 
 namespace tilefold::cli {
@@ -24,7 +24,7 @@ struct InputFlags {
   std::string layout = "bhnd";
   std::string dtype;
 
-  void add_to(CLI::App* command);
+  void add_to(Command* command);
   AxisOrder axis_order() const;
 };
 

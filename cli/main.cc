@@ -1,11 +1,10 @@
 // The program `tilefold`: attention from the command line.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <iostream>
 #include <new>
+#include <span>
 #include <string>
 #include <tilefold/tilefold.hpp>
 
@@ -26,36 +25,55 @@ int report(ExitCode code, std::string sentence) {
   return static_cast<int>(code);
 }
 
-int run(int argc, char** argv) {
-  CLI::App app(
-      "Exact attention, O = softmax(scale Q K^T + mask) V, on the CPU and on NVIDIA GPUs.");
-  app.name("tilefold");
-  app.set_version_flag("--version", std::string("tilefold ") + std::string(version()),
-                       "Print the version and exit");
-  app.require_subcommand(0, 1);
-  app.footer(std::string("`tilefold COMMAND --help` has each command's options and examples. "
-                         "Begin with `tilefold demo`.\n\n") +
-             kExitCodesHelp);
-  add_demo_command(&app);
-  add_attend_command(&app);
-  add_check_command(&app);
-  add_bench_command(&app);
-  add_picture_command(&app);
-  add_info_command(&app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      app.exit(error);  // --help, --version
-      if (!std::cout.flush()) {
-        return report(ExitCode::kIo, "standard output could not be written");
-      }
-      return static_cast<int>(ExitCode::kOk);
+std::string list_of(std::span<const Command> commands) {
+  std::string names;
+  for (const Command& command : commands) names += (names.empty() ? "" : ", ") + command.name();
+  return names;
+}
+
+std::string help(std::span<const Command> commands) {
+  std::string text =
+      "Exact attention, O = softmax(scale Q K^T + mask) V, on the CPU and on NVIDIA GPUs.\n\n"
+      "Usage: tilefold COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const Command& command : commands) {
+    text += fmt::format("  {:<10}{}\n", command.name(), command.summary());
+  }
+  text +=
+      "\nOptions:\n  -h, --help  Print this and exit\n  --version   Print the version and exit\n";
+  text +=
+      "\n`tilefold COMMAND --help` has each command's options and examples. Begin with "
+      "`tilefold demo`.\n\n";
+  return text + kExitCodesHelp + "\n";
+}
+
+// The command that argv names, run; or the program's own options.
+void run_command(std::span<Command> commands, std::span<char* const> arguments) {
+  if (arguments.empty()) {
+    throw UsageError("a command is needed", list_of(commands) + " (see tilefold --help)");
+  }
+  const std::string_view first = arguments[0];
+  if (first == "--help" || first == "-h") return fmt::print("{}", help(commands));
+  if (first == "--version") return fmt::print("tilefold {}\n", version());
+  for (Command& command : commands) {
+    if (command.name() != first) continue;
+    try {
+      if (!command.parse(arguments.subspan(1))) return fmt::print("{}", command.help());
+      return command.run();
+    } catch (const UsageError& error) {
+      fail(ExitCode::kUsage, "{} (see tilefold {} --help)", error.what(), command.name());
     }
-    std::string command = "tilefold";
-    for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
-    return report(ExitCode::kUsage,
-                  fmt::format("{} (see {} --help)", std::string(error.what()), command));
+  }
+  throw UsageError(fmt::format("'{}'", first),
+                   fmt::format("accepted: {} (see tilefold --help)", list_of(commands)));
+}
+
+int run(int argc, char** argv) {
+  Command commands[] = {make_demo_command(),  make_attend_command(),  make_check_command(),
+                        make_bench_command(), make_picture_command(), make_info_command()};
+  try {
+    run_command(commands, std::span(argv, argc).subspan(argc > 0 ? 1 : 0));
+  } catch (const UsageError& error) {
+    return report(ExitCode::kUsage, error.what());
   } catch (const Failure& failure) {
     return report(failure.code(), failure.what());
   } catch (const Error& error) {
@@ -63,11 +81,6 @@ int run(int argc, char** argv) {
                   fmt::format("{}: {}", tilefold_status_string(error.status()), error.what()));
   } catch (const std::bad_alloc&) {
     return report(ExitCode::kIo, "out of memory");
-  }
-  if (app.get_subcommands().empty()) {
-    return report(ExitCode::kUsage,
-                  "a command is needed: demo, attend, check, bench, picture or "
-                  "info (see tilefold --help)");
   }
   // Output that could not be written (a full disk, say) is an error too.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

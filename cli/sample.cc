@@ -1,10 +1,12 @@
 // What a file's metadata says about its tensors.
 #include "cli/sample.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/io/tensor_file.h"
 
 namespace tilefold::cli {
 
@@ -36,12 +38,8 @@ Sample describe_sample(const Inputs& inputs) {
       number >= 0 && number < inputs.q.shape()[1]) {
     sample.head = number;
   }
-  const auto tokens = nlohmann::json::parse(text("tokens"), nullptr, /*allow_exceptions=*/false);
-  if (tokens.is_array() && static_cast<int64_t>(tokens.size()) == inputs.q.shape()[2]) {
-    for (const auto& token : tokens) {
-      sample.tokens.push_back(token.is_string() ? token.get<std::string>() : "");
-    }
-  }
+  std::vector<std::string> tokens = parse_string_list(text("tokens"));
+  if (static_cast<int64_t>(tokens.size()) == inputs.q.shape()[2]) sample.tokens = std::move(tokens);
   return sample;
 }
 

@@ -1,7 +1,7 @@
 // What commands print.
 #include "cli/terminal.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -29,7 +29,6 @@ need_build() {
   need_header stdlib.h libc6-dev
   need_header hwy/highway.h libhwy-dev
   need_header dlpack/dlpack.h libdlpack-dev
-  need_header CLI/CLI.hpp libcli11-dev
   need_header fmt/format.h libfmt-dev
   need_header nlohmann/json.hpp nlohmann-json3-dev
 }

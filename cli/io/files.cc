@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -96,34 +97,53 @@ FileBytes read_file(const std::string& path) {
   return bytes;
 }
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_) {
+  const auto cannot = [&] {
+    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  };
   struct stat info;
   const bool exists = stat(path_.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) {
-    fail(ExitCode::kIo, "{}: cannot be written: it is a directory", path_);
-  }
-  if (exists && !S_ISREG(info.st_mode)) {
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor_ < 0) {
-      fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+  if (exists) {
+    if (S_ISDIR(info.st_mode)) {
+      fail(ExitCode::kIo, "{}: cannot be written: it is a directory", path_);
     }
-    return;
-  }
-  if (exists && access(path_.c_str(), W_OK) != 0) {
-    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+    // /dev/stdout, even where the shell has sent that to a file: what was printed stays before it.
+    for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+      struct stat other;
+      if (fstat(standard, &other) != 0 || other.st_dev != info.st_dev ||
+          other.st_ino != info.st_ino) {
+        continue;
+      }
+      descriptor_ = fcntl(standard, F_DUPFD_CLOEXEC, 0);
+      if (descriptor_ < 0) cannot();
+      return;
+    }
+    if (!S_ISREG(info.st_mode)) {
+      descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+      if (descriptor_ < 0) cannot();
+      return;
+    }
+    if (access(path_.c_str(), W_OK) != 0) cannot();
+    // Through a symbolic link, the file that it leads to is replaced, not the link.
+    char* resolved = realpath(path_.c_str(), nullptr);
+    if (resolved == nullptr) cannot();
+    target_ = resolved;
+    std::free(resolved);
   }
   static std::atomic<int> counter = 0;
-  temporary_ = fmt::format("{}.tilefold-{}-{}", path_, getpid(), counter++);
+  temporary_ = fmt::format("{}.tilefold-{}-{}", target_, getpid(), counter++);
   cleanup_slot_ = claim_cleanup(temporary_);
-  descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const mode_t mode = exists ? info.st_mode & 0777 : 0666;
+  descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (descriptor_ < 0) {
     release_cleanup(cleanup_slot_);
-    fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
+    cannot();
   }
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)),
       cleanup_slot_(std::exchange(other.cleanup_slot_, -1)) {}
@@ -135,6 +155,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
+  if (temporary_.empty()) std::fflush(stdout);
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
@@ -151,7 +172,7 @@ void OutputFile::commit() {
     fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
   }
   if (temporary_.empty()) return;
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) {
     fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
   }
   temporary_.clear();

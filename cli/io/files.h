@@ -31,8 +31,8 @@ FileBytes read_file(const std::string& path);
 ///
 /// The constructor creates `<path>.tilefold-<pid>-<n>` beside it, so that an unwritable place is
 /// known before any work; commit() renames it; without commit(), or on SIGINT, SIGTERM or SIGHUP,
-/// it is removed. A path that exists and is no regular file (/dev/stdout, a pipe) is written to
-/// directly.
+/// it is removed. A path that exists and is no regular file (a pipe, a device), or is what stdout
+/// or stderr goes to, is written to directly.
 class OutputFile {
  public:
   /// \throws Failure (I/O)
@@ -51,6 +51,7 @@ class OutputFile {
 
  private:
   std::string path_;
+  std::string target_;     // path_, symbolic links followed
   std::string temporary_;  // empty: written to directly
   int descriptor_ = -1;
   int cleanup_slot_ = -1;

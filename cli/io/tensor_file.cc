@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/io/json_writer.h"
+
 namespace tilefold::cli {
 
 static_assert(std::endian::native == std::endian::little, "file data is used as it lies");
@@ -411,6 +413,16 @@ FileTensor parse_npy(std::span<const std::byte> file) {
   return tensor;
 }
 
+std::vector<std::string> parse_string_list(std::string_view json) {
+  std::vector<std::string> strings;
+  const Json list = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) return strings;
+  for (const Json& entry : list) {
+    strings.push_back(entry.is_string() ? entry.get<std::string>() : "");
+  }
+  return strings;
+}
+
 std::string npy_header(DataType type, std::span<const int64_t> shape) {
   if (type == DataType::kBFloat16) throw BadFile(".npy has no bfloat16; write a .safetensors");
   constexpr size_t kAlignment = 64;
@@ -430,17 +442,21 @@ std::string npy_header(DataType type, std::span<const int64_t> shape) {
 
 std::string safetensors_header(std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header;
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::string text;
+  for (const auto& [key, value] : metadata) {
+    text += (text.empty() ? "" : ",") + json_string(key) + ":" + json_string(value);
+  }
+  if (!text.empty()) text = "\"__metadata__\":{" + text + "}";
   int64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     const int64_t bytes = checked_bytes(tensor.shape, size_in_bytes(tensor.type)).value();
-    header[tensor.name] = {{"dtype", safetensors_name(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + bytes}}};
+    text += fmt::format(R"({}{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})",
+                        text.empty() ? "" : ",", json_string(tensor.name),
+                        safetensors_name(tensor.type), shape_text(tensor.shape), offset,
+                        offset + bytes);
     offset += bytes;
   }
-  std::string text = header.dump();
+  text = "{" + text + "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(text.size() >> (8 * i) & 0xff);

@@ -77,6 +77,10 @@ struct TensorToWrite {
 std::string safetensors_header(std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata);
 
+/// The strings of a JSON list, as the metadata holds a sample's tokens; an entry that is no string
+/// is empty, and so is the result if `json` is no list.
+std::vector<std::string> parse_string_list(std::string_view json);
+
 /// "[1, 8, 16, 64]".
 std::string shape_text(std::span<const int64_t> shape);
 

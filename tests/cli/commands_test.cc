@@ -123,6 +123,21 @@ TEST_F(CommandsTest, BenchWritesTableCsvAndJson) {
   }
 }
 
+// stdout is a file here: what is written to /dev/stdout comes after what was printed, and the name
+// stays what it was.
+TEST_F(CommandsTest, DevStdoutIsWrittenTo) {
+  const Ended ended =
+      run({"bench", "--device", "cpu", "--seqlens", "64", "--head-dims", "32", "--tokens", "64",
+           "--hidden", "32", "--causal", "none", "--reps", "1", "--csv", "/dev/stdout"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const size_t table = ended.out.find("GFLOP/s");
+  const size_t csv = ended.out.find("device,kernel,dtype");
+  ASSERT_NE(table, std::string::npos) << ended.out;
+  ASSERT_NE(csv, std::string::npos) << ended.out;
+  EXPECT_LT(table, csv);
+  EXPECT_FALSE(std::filesystem::is_regular_file(std::filesystem::symlink_status("/dev/stdout")));
+}
+
 TEST_F(CommandsTest, BenchTakesShapes) {
   const Ended ended = run({"bench", "--device", "cpu", "--shape", "1,4,2,8,64,16", "--shape",
                            "2,2,2,16,16,32,16", "--causal", "none", "--reps", "1"});

@@ -74,6 +74,20 @@ TEST_F(FilesTest, WhatIsNoFileIsWrittenToDirectly) {
   file.commit();
 }
 
+// A link stays a link; the file that it leads to is replaced, and keeps its permissions.
+TEST_F(FilesTest, LinksAreFollowed) {
+  std::ofstream(path("a")) << "old";
+  fs::permissions(path("a"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink(path("a"), path("link"));
+  OutputFile file(path("link"));
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(content(path("a")), "new");
+  EXPECT_EQ(fs::status(path("a")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(num_files(), 2);
+}
+
 TEST_F(FilesTest, UnwritablePlacesAreIoFailures) {
   EXPECT_EQ(code_of([&] { OutputFile file(path("none/a")); }), ExitCode::kIo);
   EXPECT_EQ(code_of([&] { OutputFile file(folder_.string()); }), ExitCode::kIo);

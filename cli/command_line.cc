@@ -1,0 +1,204 @@
+// A command's options and arguments: parsing, and the text of --help.
+#include "cli/command_line.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tilefold::cli {
+namespace {
+
+// The whole of `text` as a number; none if it is not one or does not fit.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || at != end) return {};
+  return value;
+}
+
+template <typename T>
+T parse_in_range(std::string_view option, std::string_view text, const char* what, T least,
+                 T most) {
+  const std::optional<T> value = parse_number<T>(text);
+  if (!value || !(*value >= least && *value <= most)) {
+    throw UsageError(option,
+                     fmt::format("'{}'; accepted: {} from {} to {}", text, what, least, most));
+  }
+  return *value;
+}
+
+}  // namespace
+
+Command::Option& Command::declare(std::string_view names, std::string_view value_name,
+                                  std::string help, std::function<void(std::string_view)> set) {
+  Option option;
+  const size_t comma = names.find(',');
+  if (comma != std::string_view::npos) option.short_name = names.substr(0, comma);
+  option.name = comma == std::string_view::npos ? names : names.substr(comma + 1);
+  option.value_name = value_name;
+  option.help = std::move(help);
+  option.set = std::move(set);
+  return options_.emplace_back(std::move(option));
+}
+
+void Command::flag(std::string_view names, bool* on, std::string help) {
+  declare(names, "", std::move(help), [on](std::string_view) { *on = true; });
+}
+
+void Command::text(std::string_view names, std::string* value, std::string_view value_name,
+                   std::string help) {
+  declare(names, value_name, std::move(help), [value](std::string_view text) { *value = text; });
+}
+
+void Command::texts(std::string_view names, std::vector<std::string>* values,
+                    std::string_view value_name, std::string help, bool split) {
+  const auto set = [values, split, is_default = true](std::string_view text) mutable {
+    if (is_default) values->clear();
+    is_default = false;
+    for (size_t end; split && (end = text.find(',')) != std::string_view::npos;) {
+      values->emplace_back(text.substr(0, end));
+      text.remove_prefix(end + 1);
+    }
+    values->emplace_back(text);
+  };
+  declare(names, value_name, std::move(help), set).is_list = true;
+}
+
+template <typename T>
+void Command::integer(std::string_view names, T* value, T least, T most, std::string help) {
+  const std::string name(names);
+  declare(names, "N", std::move(help), [=](std::string_view text) {
+    *value = parse_in_range<T>(name, text, "an integer", least, most);
+  });
+}
+template void Command::integer(std::string_view, int*, int, int, std::string);
+template void Command::integer(std::string_view, int64_t*, int64_t, int64_t, std::string);
+template void Command::integer(std::string_view, uint64_t*, uint64_t, uint64_t, std::string);
+
+void Command::real(std::string_view names, double* value, double least, double most,
+                   std::string help) {
+  const std::string name(names);
+  declare(names, "X", std::move(help), [=](std::string_view text) {
+    *value = parse_in_range<double>(name, text, "a number", least, most);
+  });
+}
+
+void Command::real(std::string_view names, std::optional<float>* value, std::string help) {
+  const std::string name(names);
+  declare(names, "X", std::move(help), [=](std::string_view text) {
+    *value = parse_number<float>(text);
+    if (!*value) throw UsageError(name, fmt::format("'{}'; accepted: a number", text));
+  });
+}
+
+void Command::arguments(std::vector<std::string>* values, std::string_view value_name, size_t least,
+                        size_t most, std::string help) {
+  arguments_ = values;
+  arguments_name_ = value_name;
+  arguments_help_ = std::move(help);
+  least_arguments_ = least;
+  most_arguments_ = most;
+}
+
+Command::Option* Command::find(std::string_view name) {
+  const auto at = std::find_if(options_.begin(), options_.end(), [&](const Option& option) {
+    return name == option.name || name == option.short_name;
+  });
+  return at == options_.end() || name.empty() ? nullptr : &*at;
+}
+
+void Command::take_argument(std::string_view text) {
+  if (arguments_ == nullptr) {
+    throw UsageError(fmt::format("'{}'", text), name_ + " takes options only");
+  }
+  if (arguments_->size() == most_arguments_) {
+    throw UsageError(fmt::format("'{}'", text),
+                     fmt::format("one {} too many; accepted: {} to {}", arguments_name_,
+                                 least_arguments_, most_arguments_));
+  }
+  arguments_->emplace_back(text);
+}
+
+bool Command::parse(std::span<char* const> arguments) {
+  bool options_ended = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view text = arguments[i];
+    if (options_ended || text.size() < 2 || text[0] != '-') {
+      take_argument(text);
+      continue;
+    }
+    if (text == "--") {
+      options_ended = true;
+      continue;
+    }
+    if (text == "--help" || text == "-h") return false;
+    // The value may stand in the same argument: --name=value, -nvalue.
+    std::optional<std::string_view> value;
+    if (text[1] != '-' && text.size() > 2) {
+      value = text.substr(2);
+      text = text.substr(0, 2);
+    } else if (const size_t equals = text.find('='); equals != std::string_view::npos) {
+      value = text.substr(equals + 1);
+      text = text.substr(0, equals);
+    }
+    Option* option = find(text);
+    if (option == nullptr) throw UsageError(text, name_ + " has no such option");
+    if (option->times_given++ > 0 && !option->is_list) {
+      throw UsageError(option->name, "given more than once");
+    }
+    if (option->value_name.empty()) {
+      if (value) throw UsageError(option->name, fmt::format("'{}'; it takes no value", *value));
+    } else if (!value) {
+      if (i + 1 == arguments.size()) {
+        throw UsageError(option->name, fmt::format("its value {} is missing", option->value_name));
+      }
+      value = arguments[++i];
+    }
+    option->set(value.value_or(""));
+  }
+  check_combination();
+  return true;
+}
+
+void Command::check_combination() {
+  if (arguments_ != nullptr && arguments_->size() < least_arguments_) {
+    throw UsageError(arguments_name_, "it is needed: " + arguments_help_);
+  }
+  for (const Option& option : options_) {
+    if (option.required && option.times_given == 0) throw UsageError(option.name, "it is needed");
+    if (option.times_given == 0) continue;
+    if (!option.needs.empty() && find(option.needs)->times_given == 0) {
+      throw UsageError(option.name, "it goes with " + option.needs + " only");
+    }
+    if (!option.excludes.empty() && find(option.excludes)->times_given > 0) {
+      throw UsageError(option.name, "it does not go with " + option.excludes);
+    }
+  }
+}
+
+std::string Command::help() const {
+  constexpr size_t kHelpColumn = 24;
+  const auto entry = [&](std::string left, const std::string& right) {
+    left.resize(std::max(left.size() + 2, kHelpColumn), ' ');
+    return "  " + left + right + "\n";
+  };
+  std::string usage = "tilefold " + name_ + " [OPTIONS]";
+  if (arguments_ != nullptr) usage += " " + arguments_name_ + (most_arguments_ > 1 ? "..." : "");
+  std::string text = summary_ + "\n\nUsage: " + usage + "\n";
+  if (arguments_ != nullptr) text += "\n" + entry(arguments_name_, arguments_help_);
+  text += "\nOptions:\n";
+  for (const Option& option : options_) {
+    std::string left = option.short_name.empty() ? "    " : option.short_name + ", ";
+    left += option.name;
+    if (!option.value_name.empty()) left += " " + option.value_name;
+    text += entry(std::move(left), option.help + (option.required ? " (needed)" : ""));
+  }
+  text += entry("-h, --help", "Print this and exit");
+  return text + "\n" + footer_ + "\n";
+}
+
+}  // namespace tilefold::cli
