@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times tilefold against PyTorch's attention back ends: one process, the same tensors, in turns.
+"""Times tilefold against PyTorch's attention and FlashAttention-3: one process, the same data, in turns.
 
 tilefold is called through its C interface by ctypes, so that no binding stands between. A GPU's clock
 falls within tens of milliseconds under load, which is why the peers take turns at each point:
@@ -8,13 +8,19 @@ falls within tens of milliseconds under load, which is why the peers take turns 
   rounds of one launch sequence per peer; the median over all launches counts.
 - burst: every peer's launches at a point follow a pause, on a GPU that is cool and clocked high.
 
-Prints a table of TFLOP/s, the ratios to each PyTorch back end and their geometric means. Writes CSV:
+Peer fa3 is FlashAttention-3 out of any library that registers its operator `fwd` with PyTorch: its own
+build, or that in the Python packages xformers 0.0.34 (namespace flash_attn_3; CUDA 12's runtime has to be
+on LD_LIBRARY_PATH) and fa3-fwd 0.0.3 (namespace fa3_fwd; bfloat16 only). vLLM's takes packed batches only.
+
+Prints a table of TFLOP/s, the ratios to each other peer and their geometric means. Writes CSV:
 a line naming GPU, driver, date, commit and command, then peer, pass, dtype, hdim, causal, batch, heads,
 seqlen, median_ms, tflops and, beyond these, mode, sm_clock_mhz, rel_error (relative Frobenius norm of
 O - O_float64 over sampled rows), lse_error, kernel.
 
     compare_torch.py --lib build/src/libtilefold.so --out bench/results/h200-sm80.csv
     compare_torch.py --lib ... --hdim 128 --causal 0 --seqlen 4096 --peers tilefold_sm80,torch_fa2
+    compare_torch.py --lib ... --peers tilefold_sm90,fa3 --fa3 xformers/flash_attn_3/_C.so
+    compare_torch.py --lib ... --peers tilefold_sm90,fa3 --fa3 fa3_fwd/_C.abi3.so:fa3_fwd --dtype bf16
     compare_torch.py --lib ... --kernels sm80_fp16_d128_m128n64_s2,sm80_fp16_d128_m64n64_s2
 """
 
@@ -159,12 +165,6 @@ class Tilefold:
 
 # ---- Peers -----------------------------------------------------------------------------------------
 
-TORCH_BACKENDS = {
-    "torch_fa2": SDPBackend.FLASH_ATTENTION,
-    "torch_cudnn": SDPBackend.CUDNN_ATTENTION,
-    "torch_efficient": SDPBackend.EFFICIENT_ATTENTION,
-}
-
 
 class Peer:
     def __init__(self, name, run, output, lse=None, kernel=""):
@@ -172,7 +172,39 @@ class Peer:
         self.times_ms = []
 
 
-def make_peers(arguments, library, q, k, v, causal):
+TORCH_BACKENDS = {
+    "torch_fa2": SDPBackend.FLASH_ATTENTION,
+    "torch_cudnn": SDPBackend.CUDNN_ATTENTION,
+    "torch_efficient": SDPBackend.EFFICIENT_ATTENTION,
+}
+REFERENCES = ("fa3", *TORCH_BACKENDS)  # what tilefold's peers are set in ratio to
+
+
+class FlashAttention3:
+    """A library that registers FlashAttention-3's operator `fwd`, with its upstream arguments, in torch.ops."""
+
+    def __init__(self, library):
+        path, _, namespace = library.partition(":")
+        torch.ops.load_library(os.path.abspath(path))
+        self.forward = getattr(torch.ops, namespace or "flash_attn_3").fwd.default
+
+    def peer(self, q, k, v, causal):
+        """On contiguous copies of q, k and v as [B, N, H, D], the layout it is made for. It always writes LSE."""
+        q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
+        out = torch.empty_like(q)
+        peer = Peer("fa3", None, out.transpose(1, 2))
+        scale = 1 / math.sqrt(q.shape[3])
+
+        def run():
+            # One split, as in FlashAttention's Python interface; the operator itself would choose by size.
+            results = self.forward(q, k, v, out=out, softmax_scale=scale, is_causal=causal, num_splits=1)
+            peer.lse = results[1]
+
+        peer.run = run
+        return peer
+
+
+def make_peers(arguments, library, fa3, q, k, v, causal):
     peers = []
     dq, dk, dv = Tensor(q), Tensor(k), Tensor(v)
     wanted = [(name, None) for name in arguments.peers if name.startswith("tilefold")]
@@ -191,6 +223,13 @@ def make_peers(arguments, library, q, k, v, causal):
             peers.append(Peer(name, library.call(tensors, causal, kernel), output, lse, kernel))
         except RuntimeError as error:
             print(f"# {name}: left out: {error}", flush=True)
+    if fa3:
+        peer = fa3.peer(q, k, v, causal)
+        try:
+            peer.run()
+            peers.append(peer)
+        except RuntimeError as error:
+            print(f"# fa3: left out: {str(error).splitlines()[0]}", flush=True)
     for name in arguments.peers:
         if name not in TORCH_BACKENDS:
             continue
@@ -332,15 +371,15 @@ def make_inputs(arguments, dtype, batch, heads, seqlen, head_dim):
     return draw(), draw(), draw()
 
 
-def run_point(arguments, library, clock, dtype_name, head_dim, causal, seqlen):
+def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seqlen):
     batch = max(arguments.tokens // seqlen, 1)
     heads = arguments.heads or max(arguments.width // head_dim, 1)
     q, k, v = make_inputs(arguments, DTYPES[dtype_name], batch, heads, seqlen, head_dim)
-    peers = make_peers(arguments, library, q, k, v, causal)
+    peers = make_peers(arguments, library, fa3, q, k, v, causal)
     if not peers:
         return []
     for peer in peers:
-        if peer.name.startswith("tilefold"):
+        if peer.name.startswith("tilefold") or peer.name == "fa3":
             peer.output.fill_(math.nan)
         peer.run()
     torch.cuda.synchronize()
@@ -389,21 +428,21 @@ def print_point(rows):
         text += f" {row['peer'].replace('tilefold', 'tf')} {row['tflops']:.0f}"
         if not row["error"] < (4e-4 if row["dtype"] == "fp16" else 3.2e-3):
             text += f" (ERROR {row['error']:.1e})"
-        for reference in TORCH_BACKENDS:
+        for reference in REFERENCES:
             if row["peer"].startswith("tilefold") and reference in by_peer:
-                text += f" /{reference[6:]} {by_peer[reference]['ms'] / row['ms']:.3f}"
+                text += f" /{reference.removeprefix('torch_')} {by_peer[reference]['ms'] / row['ms']:.3f}"
     print(f"{text} @{first['clock']} MHz", flush=True)
 
 
 def print_summary(all_rows):
-    """Geometric mean and least ratio of every tilefold peer to every PyTorch back end."""
+    """Geometric mean and least ratio of every tilefold peer to every reference."""
     points = {}
     for row in all_rows:
         points.setdefault((row["dtype"], row["hdim"], row["causal"], row["seqlen"]), {})[row["peer"]] = row
     ours = sorted({row["peer"] for row in all_rows if row["peer"].startswith("tilefold")})
     groups = sorted({key[:3] for key in points})
     for peer in ours:
-        for reference in TORCH_BACKENDS:
+        for reference in REFERENCES:
             for group in groups + [None]:
                 ratios = [
                     rows[reference]["ms"] / rows[peer]["ms"]
@@ -445,7 +484,9 @@ def parse_arguments():
     add("--lib", required=True, help="libtilefold.so")
     add("--peers", type=names, default=names("tilefold_sm80,tilefold_sm90,torch_fa2,torch_cudnn"),
         help="of tilefold (as dispatch chooses), tilefold_sm80, tilefold_sm90, tilefold_generic, torch_fa2, "
-        "torch_cudnn, torch_efficient")  # fmt: skip
+        "torch_cudnn, torch_efficient, fa3 (with --fa3)")  # fmt: skip
+    add("--fa3", metavar="FILE[:NAMESPACE]",
+        help="library of peer fa3, and its namespace in torch.ops (default: flash_attn_3)")  # fmt: skip
     add("--kernels", type=names, default=[], help="kernel rows by name, as further peers")
     add("--dtype", type=names, default=["fp16"], help="of fp16, bf16")
     add("--hdim", type=numbers, default=[64, 128, 256])
@@ -463,13 +504,17 @@ def parse_arguments():
     add("--launches", type=int, default=3, help="launches of a peer in each round")
     add("--out", help="CSV file to write")
     add("--commit", default="", help="commit to name in the CSV where there is no git")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if ("fa3" in arguments.peers) != bool(arguments.fa3):
+        parser.error("peer fa3 and --fa3 FILE[:NAMESPACE], its library, go together: give both or neither")
+    return arguments
 
 
 def main():
     arguments = parse_arguments()
     torch.manual_seed(20)
     library = Tilefold(arguments.lib)
+    fa3 = FlashAttention3(arguments.fa3) if arguments.fa3 else None
     clock = Clock()
     head = provenance(arguments)
     print(head, flush=True)
@@ -478,7 +523,7 @@ def main():
         for head_dim in arguments.hdim:
             for causal in arguments.causal:
                 for seqlen in arguments.seqlen:
-                    rows = run_point(arguments, library, clock, dtype_name, head_dim, bool(causal), seqlen)
+                    rows = run_point(arguments, library, fa3, clock, dtype_name, head_dim, bool(causal), seqlen)
                     if rows:
                         print_point(rows)
                     all_rows += rows
