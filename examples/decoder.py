@@ -78,7 +78,8 @@ class Decoder(nn.Module):
         return self.norm(x) @ self.letters.weight.T
 
     def encode(self, text: str) -> torch.Tensor:
-        return torch.tensor([[self.alphabet.index(letter) for letter in text]])
+        indices = [self.alphabet.index(letter) for letter in text]
+        return torch.tensor([indices], device=self.letters.weight.device)
 
     @torch.inference_mode()
     def complete(self, text: str, num_letters: int) -> str:
@@ -130,8 +131,9 @@ def load(path: Path = WEIGHTS, attention: Attention = scaled_dot_product_attenti
 
 
 def main() -> None:
-    ours = load()
-    theirs = load(attention=functional.scaled_dot_product_attention)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    ours = load().to(device)
+    theirs = load(attention=functional.scaled_dot_product_attention).to(device)
     prompt = "This is the cat,\n"
     letters = ours.encode(prompt)
     with torch.inference_mode():
@@ -141,7 +143,7 @@ def main() -> None:
     text = ours.complete(prompt, 160)
     assert text == theirs.complete(prompt, 160)
     print(text)
-    print(f"\nlargest difference of a logit from PyTorch's attention: {difference:.1e}")
+    print(f"\nlargest difference of a logit from PyTorch's attention: {difference:.1e} ({device})")
     assert math.isfinite(difference)
 
 

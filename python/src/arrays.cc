@@ -42,6 +42,14 @@ Adapter make_adapter(nb::handle type) {
   adapter.redirect = attribute(made, "redirect");
   adapter.check = attribute(made, "check");
   adapter.gradients_on = attribute(made, "gradients_on");
+  adapter.empty_strided_cuda = attribute(made, "empty_strided_cuda");
+  adapter.current_cuda_device = attribute(made, "current_cuda_device");
+  const nb::object dtypes = attribute(made, "dtypes");
+  if (!dtypes.is_none()) {
+    adapter.float16 = dtypes[0];
+    adapter.bfloat16 = dtypes[1];
+    adapter.float32 = dtypes[2];
+  }
   adapter.watches_gradients = !adapter.gradients_on.is_none();
   adapter.api = nb::cast<bool>(attribute(made, "use_exchange_api")) ? exchange_api(type) : nullptr;
   return adapter;

@@ -14,15 +14,20 @@ namespace nb = nanobind;
 // What is known of one array type. Made by tilefold._arrays.adapt(type) the first time that the
 // type is met, and kept for the life of the process.
 struct Adapter {
-  nb::object library;         // "numpy", "torch", ...: arrays of one call must agree on it
-  nb::object export_dlpack;   // array, stream -> DLPack capsule; not called when `api` is there
-  nb::object reread;          // name, array -> array to export in its place, or an exception
-  nb::object empty_like;      // array -> array of its shape, dtype, device, order of axes
-  nb::object empty;           // array, shape -> array of its dtype and device
-  nb::object empty_float32;   // array, shape -> float32 array on its device
-  nb::object current_stream;  // array -> int, the CUDA stream that the library works on
-  nb::object redirect;        // called with forward()'s arguments in its place, or None
-  nb::object check;           // name, array -> None, or an exception; or None
+  nb::object library;             // "numpy", "torch", ...: arrays of one call must agree on it
+  nb::object export_dlpack;       // array, stream -> DLPack capsule; not called when `api` is there
+  nb::object reread;              // name, array -> array to export in its place, or an exception
+  nb::object empty_like;          // array -> array of its shape, dtype, device, order of axes
+  nb::object empty;               // array, shape -> array of its dtype and device
+  nb::object empty_float32;       // array, shape -> float32 array on its device
+  nb::object current_stream;      // array -> int, the CUDA stream that the library works on
+  nb::object redirect;            // called with forward()'s arguments in its place, or None
+  nb::object check;               // name, array -> None, or an exception; or None
+  nb::object empty_strided_cuda;  // shape, strides, dtype -> array on the current device, or None
+  nb::object current_cuda_device;  // () -> int; None where there is one device only
+  nb::object float16;              // dtypes, for empty_strided_cuda
+  nb::object bfloat16;
+  nb::object float32;
   const ExchangeApi* api = nullptr;
   bool watches_gradients = false;  // arrays have `requires_grad`
   nb::object gradients_on;         // () -> bool

@@ -14,6 +14,7 @@ namespace tilefold::python {
 namespace {
 
 constexpr size_t kWorkspaceAlignment = 256;
+constexpr size_t kXlaAlignment = 16;  // the most that XLA promises for a handler's scratch
 
 xla::Error* error(const xla::CallFrame& frame, xla::ErrorCode code, const char* message) {
   xla::ErrorCreate create = {sizeof(create), nullptr, message, code};
@@ -197,13 +198,16 @@ xla::Error* run(xla::CallFrame* frame, DLDevice device, void* stream) {
     status = run_with(host.get());
     return status == TILEFOLD_OK ? nullptr : error(*frame, status);
   }
-  xla::DeviceMemoryAllocate allocate = {sizeof(allocate),    nullptr, frame->context, bytes,
-                                        kWorkspaceAlignment, nullptr};
+  const size_t taken = bytes + kWorkspaceAlignment;
+  xla::DeviceMemoryAllocate allocate = {sizeof(allocate), nullptr, frame->context, taken,
+                                        kXlaAlignment,    nullptr};
   if (xla::Error* failed = frame->api->device_memory_allocate(&allocate)) return failed;
-  status = run_with(allocate.data);
+  void* workspace = allocate.data;
+  size_t room = taken;
+  status = run_with(std::align(kWorkspaceAlignment, bytes, workspace, room));
   xla::Error* const refused = status == TILEFOLD_OK ? nullptr : error(*frame, status);
   // Given back in the stream's order: what takes it next runs after the kernels enqueued above.
-  xla::DeviceMemoryFree release = {sizeof(release), nullptr, frame->context, bytes, allocate.data};
+  xla::DeviceMemoryFree release = {sizeof(release), nullptr, frame->context, taken, allocate.data};
   xla::Error* const not_freed = frame->api->device_memory_free(&release);
   return refused != nullptr ? refused : not_freed;
 }

@@ -63,6 +63,44 @@ bool is_true(nb::handle value) {
   return truth != 0;
 }
 
+// forward(q, k, v, causal, window, scale, return_lse, empty_row_lse, out, stream, layout, kernel,
+// window_align, num_threads), all by position.
+//
+// PERF: called by CPython itself; nanobind would look for names and overloads at each call.
+PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  if (count != 14) {
+    PyErr_Format(PyExc_TypeError, "forward() takes 14 arguments, %zd are given", count);
+    return nullptr;
+  }
+  try {
+    const Arguments arguments = {values[3],  values[4],  values[5],  values[7],
+                                 values[10], values[11], values[12], values[13]};
+    return forward(values[0], values[1], values[2], arguments, is_true(values[6]), values[8],
+                   values[9])
+        .release()
+        .ptr();
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(error.type() == nb::exception_type::type_error    ? PyExc_TypeError
+                    : error.type() == nb::exception_type::value_error ? PyExc_ValueError
+                                                                      : PyExc_RuntimeError,
+                    error.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+void add_forward(nb::module_& m) {
+  static PyMethodDef definition = {
+      "forward", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&forward_vectorcall)),
+      METH_FASTCALL, "Runs the call; see the stub for the arguments."};
+  m.attr("forward") = nb::steal(PyCFunction_NewEx(&definition, nullptr, nullptr));
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -70,21 +108,7 @@ NB_MODULE(_core, m) {
   m.def("version", [] { return tilefold_version(); });
   m.def("devices", &devices);
   m.def("kernels", &kernels);
-  m.def(
-      "forward",
-      [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
-         nb::handle scale, nb::handle return_lse, nb::handle empty_row_lse, nb::handle out,
-         nb::handle stream, nb::handle layout, nb::handle kernel, nb::handle window_align,
-         nb::handle num_threads) {
-        const Arguments arguments = {causal, window, scale,        empty_row_lse,
-                                     layout, kernel, window_align, num_threads};
-        return forward(q, k, v, arguments, is_true(return_lse), out, stream);
-      },
-      nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("causal").none(),
-      nb::arg("window").none(), nb::arg("scale").none(), nb::arg("return_lse").none(),
-      nb::arg("empty_row_lse").none(), nb::arg("out").none(), nb::arg("stream").none(),
-      nb::arg("layout").none(), nb::arg("kernel").none(), nb::arg("window_align").none(),
-      nb::arg("num_threads").none());
+  add_forward(m);
   m.def(
       "explain",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,

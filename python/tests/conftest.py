@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Optional, Tuple
 
 import numpy as np
 import pytest
+
+# Before JAX is imported: it would take three quarters of a GPU's memory, and PyTorch and CuPy work
+# in the same process.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 # Largest allowed |o - reference| / (1 + |reference|), for inputs of magnitude about 1 and at most a
 # few hundred keys: float32 accumulates ~Nk roundings of 2^-24; float16 and bfloat16 round P and O

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,19 @@ if not (EXAMPLES / "rhyme.safetensors").exists():
 sys.path.insert(0, str(EXAMPLES))
 
 import decoder  # noqa: E402
+from test_torch import DEVICES  # noqa: E402
 
 
-def test_the_swap_changes_no_logit_beyond_rounding() -> None:
-    ours = decoder.load()
-    theirs = decoder.load(attention=torch.nn.functional.scaled_dot_product_attention)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.float16, 5e-2)], ids=str)
+def test_the_swap_changes_no_logit_beyond_rounding(device: str, dtype: Any, tolerance: float) -> None:
+    pytorchs = torch.nn.functional.scaled_dot_product_attention
+    ours = decoder.load().to(device, dtype)
+    theirs = decoder.load(attention=pytorchs).to(device, dtype)
     letters = ours.encode("This is the maiden all forlorn,\nThat milked")
-    with torch.inference_mode():
-        torch.testing.assert_close(ours(letters), theirs(letters), atol=1e-4, rtol=1e-4)
+    with torch.inference_mode(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # no fallback
+        torch.testing.assert_close(ours(letters), theirs(letters), atol=tolerance, rtol=tolerance)
 
 
 def test_the_model_knows_its_rhyme() -> None:

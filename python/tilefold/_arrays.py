@@ -30,6 +30,12 @@ class Adapter:
     check: Optional[Callable[[str, Any], None]] = None
     gradients_on: Optional[Callable[[], bool]] = None
     use_exchange_api: bool = False
+    empty_strided_cuda: Optional[Callable[[Shape, Shape, Any], Any]] = None
+    """(shape, strides, dtype) -> array on the current CUDA device: quicker than `empty_like`."""
+    current_cuda_device: Optional[Callable[[], int]] = None
+    """None where there is one device only."""
+    dtypes: Optional[Tuple[Any, Any, Any]] = None
+    """float16, bfloat16, float32."""
 
 
 def adapt(kind: type) -> Adapter:
@@ -85,6 +91,10 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def current_stream(array: Any, stream: Any) -> int:
         return int(torch.cuda.current_stream(array.device).cuda_stream)
 
+    # What PyTorch's own generated code allocates with; a subclass goes through the dispatcher.
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    empty_strided_cuda = getattr(guards, "_empty_strided_cuda", None) if plain else None
+    several = torch.cuda.is_available() and torch.cuda.device_count() > 1
     return Adapter(
         library="torch",
         export=export,
@@ -100,6 +110,9 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
         redirect=None if plain else redirect,
         gradients_on=torch.is_grad_enabled,
         use_exchange_api=True,
+        empty_strided_cuda=empty_strided_cuda,
+        current_cuda_device=torch._C._cuda_getDevice if several else None,
+        dtypes=(torch.float16, torch.bfloat16, torch.float32),
     )
 
 

@@ -147,47 +147,13 @@ def attention(
 
     Source: Dao, "FlashAttention-2" (2023), Algorithm 1.
     """
+    run: Any = _core.forward
     torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_compiling():
-        from tilefold import _torch
-
-        return _torch.attention(
-            q,
-            k,
-            v,
-            causal,
-            window,
-            scale,
-            return_lse,
-            empty_row_lse,
-            out,
-            stream,
-            layout,
-            kernel,
-            window_align,
-            num_threads,
-        )
-    if stream is not None:
-        from tilefold import _streams
-
-        with _streams.current(q, stream):
-            return _core.forward(
-                q,
-                k,
-                v,
-                causal,
-                window,
-                scale,
-                return_lse,
-                empty_row_lse,
-                out,
-                stream,
-                layout,
-                kernel,
-                window_align,
-                num_threads,
-            )
-    return _core.forward(
+    if torch is not None and torch.compiler.is_dynamo_compiling():
+        from tilefold._torch import attention as run
+    elif stream is not None:
+        from tilefold._streams import forward as run
+    return run(
         q,
         k,
         v,
@@ -197,7 +163,7 @@ def attention(
         return_lse,
         empty_row_lse,
         out,
-        None,
+        stream,
         layout,
         kernel,
         window_align,

@@ -1,13 +1,25 @@
-"""The caller's `stream` as the current stream of the array's library."""
+"""Calls with a `stream` of the caller's."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, ContextManager
+from typing import Any, ContextManager, Tuple
+
+from tilefold import _core
 
 
-def current(array: Any, stream: Any) -> ContextManager[Any]:
+class _Address:
+    """A CUDA stream's address as an object, as the CUDA stream protocol wants it."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __cuda_stream__(self) -> Tuple[int, int]:
+        return 0, self.address
+
+
+def _current(array: Any, stream: Any) -> ContextManager[Any]:
     """A context in which new memory and work of the array's library belong to `stream`.
 
     Memory that a call allocates must belong to the stream that it works on: both libraries' caching
@@ -27,7 +39,9 @@ def current(array: Any, stream: Any) -> ContextManager[Any]:
         return torch.cuda.stream(stream)  # type: ignore[no-any-return]
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
-        if isinstance(stream, int):
+        if isinstance(stream, int) and hasattr(cupy.cuda.Stream, "from_external"):
+            stream = cupy.cuda.Stream.from_external(_Address(stream))
+        elif isinstance(stream, int):  # before CuPy 14
             stream = cupy.cuda.ExternalStream(stream, array.device.id)
         if not isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
             raise TypeError(
@@ -36,3 +50,10 @@ def current(array: Any, stream: Any) -> ContextManager[Any]:
             )
         return stream  # type: ignore[no-any-return]
     return contextlib.nullcontext()
+
+
+def forward(*arguments: Any) -> Any:
+    """_core.forward, with the caller's stream as the current one of the arrays' library."""
+    array, stream = arguments[0], arguments[9]
+    with _current(array, stream):
+        return _core.forward(*arguments)

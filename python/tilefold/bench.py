@@ -8,8 +8,9 @@ Running needs PyTorch; drawing needs matplotlib. The CSV's columns are
     peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,tflops
 
 with comment lines of ``#`` before them; ``gflops`` may stand for ``tflops``, a column ``mode`` tells
-sustained from burst, further columns are ignored. FLOPs: 4 B H N^2 D, half of it when causal. A line ``# peak: NUMBER ...`` names the ceiling that a plot draws; a run measures one (a
-large matrix product of the same dtype) and writes that line.
+sustained from burst, further columns are ignored. FLOPs: 4 B H N^2 D, half of it when causal. A line
+``# peak: NUMBER ...`` names the ceiling that a plot draws. A run writes that line: what the tensor cores
+do at the GPU's highest clock, or, of a processor for which that is not known, a large matrix product.
 
 The peers take turns at every point, so that clocks and heat are the same for all of them; the time of
 a launch is the median over the rounds, on CUDA by events. Compare inside one run.
@@ -25,6 +26,7 @@ import platform
 import re
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -226,10 +228,37 @@ def _median_in_turns(
     return {name: statistics.median(all_of_one) for name, all_of_one in times.items()}
 
 
-def _measure_peak(torch: Any, device: str, dtype: Any, seconds: float) -> Tuple[float, str]:
-    size = 8192 if device.startswith("cuda") else 1024
+# FLOP per clock and multiprocessor of 16-bit products added up in float32 (NVIDIA's white papers of the
+# two architectures).
+TENSOR_FLOPS = {(8, 0): 2048, (9, 0): 4096}
+
+
+def _tensor_peak(torch: Any, device: str) -> Optional[Tuple[float, str]]:
+    """TFLOP/s of the tensor cores at the GPU's highest clock, and what that is; None where it is not known."""
+    properties = torch.cuda.get_device_properties(device)
+    flops = TENSOR_FLOPS.get((properties.major, properties.minor))
+    query = ["nvidia-smi", "--query-gpu=name,clocks.max.sm", "--format=csv,noheader,nounits"]
+    try:
+        listed = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    clocks = [int(line.rsplit(",", 1)[1]) for line in listed if line.startswith(properties.name + ",")]
+    if flops is None or not clocks:
+        return None
+    peak = properties.multi_processor_count * flops * clocks[0] * 1e-6
+    return peak, f"the tensor cores at {clocks[0]} MHz"
+
+
+def _peak(torch: Any, device: str, dtype: Any, seconds: float) -> Tuple[float, str]:
+    """TFLOP/s that nothing passes, where it is known; else, of a large matrix product."""
+    on_cuda = device.startswith("cuda")
+    if on_cuda and dtype is not torch.float32:
+        known = _tensor_peak(torch, device)
+        if known is not None:
+            return known
+    size = 8192 if on_cuda else 1024
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    timer = _timer(torch, device.startswith("cuda"))
+    timer = _timer(torch, on_cuda)
     median = _median_in_turns({"product": lambda: a @ b}, timer, seconds)["product"]
     return 2.0 * size**3 / median * 1e-9, f"torch.matmul {size} x {size} x {size}"
 
@@ -247,7 +276,7 @@ def run(options: argparse.Namespace) -> Results:
     where = torch.cuda.get_device_name() if on_cuda else tilefold.devices()[0].name
     threads = "" if on_cuda else f", {torch.get_num_threads()} threads"
     peers = _peers(torch, on_cuda, options.peers)
-    peak, peak_name = _measure_peak(torch, options.device, dtype, options.seconds)
+    peak, peak_name = _peak(torch, options.device, dtype, options.seconds)
     command = shlex.join(["python", "-m", "tilefold.bench", *sys.argv[1:]])
     results = Results(
         [],

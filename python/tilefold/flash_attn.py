@@ -23,41 +23,10 @@ def _refuse(name: str, value: Any, accepted: str) -> None:
     )
 
 
-def _run(
-    q: Any,
-    k: Any,
-    v: Any,
-    dropout_p: float,
-    softmax_scale: Optional[float],
-    causal: bool,
-    window_size: Tuple[int, int],
-    softcap: float,
-    alibi_slopes: Any,
-    return_attn_probs: bool,
-) -> Any:
-    if dropout_p != 0.0:
-        _refuse("dropout_p", dropout_p, "0.0")
-    if softcap != 0.0:
-        _refuse("softcap", softcap, "0.0 (off)")
-    if alibi_slopes is not None:
-        _refuse("alibi_slopes", alibi_slopes, "None")
-    if return_attn_probs:
-        _refuse(
-            "return_attn_probs",
-            return_attn_probs,
-            "False (tilefold.attention(return_lse=True) returns the log-sum-exp)",
-        )
-    left, right = window_size
-    return attention(
-        q,
-        k,
-        v,
-        causal="bottom_right" if causal else False,
-        window=(left if left >= 0 else None, right if right >= 0 else None),
-        window_align="bottom_right",
-        scale=softmax_scale,
-        layout="BNHD",
-    )
+def _unpacked(name: str, packed: Any, parts: int, shape: str) -> Any:
+    if packed.ndim != 5 or packed.shape[2] != parts:
+        raise ValueError(f"{name}: its shape is {list(packed.shape)}; accepted: {shape}")
+    return tuple(packed[:, :, part] for part in range(parts))
 
 
 def flash_attn_func(
@@ -98,17 +67,25 @@ def flash_attn_func(
 
     Source: Dao, "FlashAttention-2" (2023); the flash-attn package's documentation.
     """
-    return _run(
+    if dropout_p != 0.0:
+        _refuse("dropout_p", dropout_p, "0.0")
+    if softcap != 0.0:
+        _refuse("softcap", softcap, "0.0 (off)")
+    if alibi_slopes is not None:
+        _refuse("alibi_slopes", alibi_slopes, "None")
+    if return_attn_probs:
+        accepted = "False (tilefold.attention(return_lse=True) returns the log-sum-exp)"
+        _refuse("return_attn_probs", return_attn_probs, accepted)
+    left, right = window_size
+    return attention(
         q,
         k,
         v,
-        dropout_p,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        alibi_slopes,
-        return_attn_probs,
+        causal="bottom_right" if causal else False,
+        window=(left if left >= 0 else None, right if right >= 0 else None),
+        window_align="bottom_right",
+        scale=softmax_scale,
+        layout="BNHD",
     )
 
 
@@ -124,20 +101,9 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """As :func:`flash_attn_func`, with q, k and v packed: qkv is ``[B, N, 3, H, D]``. No copies."""
-    if qkv.ndim != 5 or qkv.shape[2] != 3:
-        raise ValueError(f"qkv: its shape is {list(qkv.shape)}; accepted: [B, N, 3, H, D]")
-    return _run(
-        qkv[:, :, 0],
-        qkv[:, :, 1],
-        qkv[:, :, 2],
-        dropout_p,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        alibi_slopes,
-        return_attn_probs,
-    )
+    q, k, v = _unpacked("qkv", qkv, 3, "[B, N, 3, H, D]")
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+    return flash_attn_func(q, k, v, *rest, return_attn_probs)
 
 
 def flash_attn_kvpacked_func(
@@ -153,17 +119,6 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """As :func:`flash_attn_func`, with k and v packed: kv is ``[B, Nk, 2, Hkv, D]``. No copies."""
-    if kv.ndim != 5 or kv.shape[2] != 2:
-        raise ValueError(f"kv: its shape is {list(kv.shape)}; accepted: [B, Nk, 2, Hkv, D]")
-    return _run(
-        q,
-        kv[:, :, 0],
-        kv[:, :, 1],
-        dropout_p,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        alibi_slopes,
-        return_attn_probs,
-    )
+    k, v = _unpacked("kv", kv, 2, "[B, Nk, 2, Hkv, D]")
+    rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
+    return flash_attn_func(q, k, v, *rest, return_attn_probs)
