@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 from pathlib import Path
+from typing import Any, Dict, List
 
 import pytest
 import tilefold
@@ -12,18 +15,40 @@ from tilefold import _core
 PACKAGE = Path(tilefold.__file__).parent
 
 
-def test_the_stub_names_what_is_there() -> None:
+def functions_of(body: List[ast.stmt]) -> Dict[str, List[str]]:
+    """The arguments' names of each function that a stub names; "/" of one that has only its place."""
+    return {
+        node.name: ["/"] * len(node.args.posonlyargs) + [argument.arg for argument in node.args.args]
+        for node in body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def arguments_of(function: Any) -> List[str]:
+    """The arguments' names of a function of the extension module."""
+    if hasattr(function, "__nb_signature__"):
+        ((signature, *_),) = function.__nb_signature__
+        names = functions_of(ast.parse(signature + ": ...").body)[function.__name__]
+        return ["/" if re.fullmatch(r"arg\d*", name) else name for name in names]
+    parameters = inspect.signature(function).parameters.values()
+    return ["/" if p.kind is p.POSITIONAL_ONLY else p.name for p in parameters]
+
+
+def test_the_stub_says_what_is_there() -> None:
     tree = ast.parse((PACKAGE / "_core.pyi").read_text())
-    named = set()
+    named = functions_of(tree.body)
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            named.add(node.name)
-        if isinstance(node, ast.AnnAssign):
-            named.add(ast.unparse(node.target))
-        if isinstance(node, ast.ClassDef) and node.name == "layouts":
-            members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
-            assert members == {name for name in dir(_core.layouts) if not name.startswith("_")}
-    assert named == {name for name in dir(_core) if not name.startswith("_")}
+        if isinstance(node, ast.ClassDef):  # a submodule
+            inner = functions_of(node.body)
+            module = getattr(_core, node.name)
+            assert set(inner) == {name for name in dir(module) if not name.startswith("_")}
+            for name, arguments in inner.items():
+                assert arguments_of(getattr(module, name)) == arguments, name
+    for name, arguments in named.items():
+        assert arguments_of(getattr(_core, name)) == arguments, name
+    others = {ast.unparse(node.target) for node in tree.body if isinstance(node, ast.AnnAssign)}
+    others |= {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert set(named) | others == {name for name in dir(_core) if not name.startswith("_")}
 
 
 def test_marked_as_typed() -> None:
