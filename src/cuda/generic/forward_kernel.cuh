@@ -63,6 +63,7 @@ __device__ __forceinline__ void load_tile(const Matrix& matrix, int64_t row, int
   const int64_t column_step =
       matrix.column_stride < 0 ? -matrix.column_stride : matrix.column_stride;
   const bool rows_first = row_step < column_step;
+#pragma unroll 2  // more copies in flight take registers that the accumulators need
   for (int i = threadIdx.x; i < kRows * kColumns; i += ForwardConfig::kThreads) {
     const int r = rows_first ? i % kRows : i / kColumns;
     const int c = rows_first ? i / kRows : i % kColumns;

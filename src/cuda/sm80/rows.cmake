@@ -1,14 +1,10 @@
 # The sm80 family: its table, the merging of split K/V, and its kernels.
 tilefold_kernel_lines(SM80 tilefold_sm80_lines)
 
-# Machine code for every architecture of the build, and intermediate code of the oldest one that a group of rows runs on,
-# from which the driver makes the code of devices that come later. (Measured on an H200: the code that it makes of
-# compute_80 is as fast as that compiled for 9.0.)
-#
-# tilefold_sm80_architectures(<out> <LEAST> <KIB>): those at least LEAST whose CTAs have KIB KiB of shared memory.
+# tilefold_sm80_architectures(<out> <LEAST> <KIB>): the architectures of the build that are at least LEAST and whose CTAs have
+# KIB KiB of shared memory.
 function(tilefold_sm80_architectures out least kib)
   set(chosen)
-  set(oldest)
   foreach(architecture IN LISTS TILEFOLD_CUDA_ARCHITECTURES)
     if(NOT architecture MATCHES "^([0-9]+)")
       list(APPEND chosen ${architecture}) # native, all-major
@@ -22,17 +18,10 @@ function(tilefold_sm80_architectures out least kib)
     else()
       set(has 227)
     endif()
-    if(number LESS least OR has LESS kib)
-      continue()
-    endif()
-    list(APPEND chosen ${number}-real)
-    if(NOT oldest OR number LESS oldest)
-      set(oldest ${number})
+    if(NOT number LESS least AND NOT has LESS kib)
+      list(APPEND chosen ${architecture})
     endif()
   endforeach()
-  if(oldest)
-    list(APPEND chosen ${oldest}-virtual)
-  endif()
   set(${out} "${chosen}" PARENT_SCOPE)
 endfunction()
 
@@ -60,7 +49,8 @@ foreach(load CpAsync Tma)
     endif()
     list(APPEND tilefold_sm80_kept ${lines})
     string(TOLOWER tilefold_sm80_${load}_${kib} target)
-    tilefold_add_kernel_lines(${target} cuda/sm80/instantiate.cuh "${architectures}" ${lines})
+    tilefold_add_kernel_lines(${target} cuda/sm80/instantiate.cuh "" ${lines})
+    tilefold_one_intermediate_code(${target} ${least} ${architectures})
     tilefold_gate_local_memory(${target})
     list(APPEND tilefold_cuda_object_libraries ${target})
   endforeach()
@@ -76,5 +66,6 @@ target_include_directories(
   tilefold_sm80 PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${TILEFOLD_DLPACK_INCLUDE_DIR}
                         ${CUDAToolkit_INCLUDE_DIRS} ${PROJECT_BINARY_DIR}/kernels/sm80)
 target_link_libraries(tilefold_sm80 PRIVATE tilefold_flags)
+tilefold_one_intermediate_code(tilefold_sm80 80 ${TILEFOLD_CUDA_ARCHITECTURES})
 tilefold_gate_local_memory(tilefold_sm80)
 list(APPEND tilefold_cuda_object_libraries tilefold_sm80)
