@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
@@ -15,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ["_attention", "_inventory", "flash_attn", "sdpa", "jax", "bench", "draw"]
+PROGRAMS = ["bench", "draw"]  # run by `python -m`: of these, what the module says of itself
 
 
 def _undecorated(block: str) -> str:
@@ -51,6 +53,17 @@ def _prose(comment: str) -> str:
         out.append(re.sub(r"\\throws", "**Throws**", line))
     text = "\n".join(out)
     return re.sub(r"(?<![`\w])(\[[A-Z][\w, ]*\])", r"`\1`", text)
+
+
+def _fenced(text: str, language: str = "sh") -> str:
+    """Paragraphs that are indented as a whole, as code."""
+    paragraphs = text.split("\n\n")
+    for place, paragraph in enumerate(paragraphs):
+        lines = paragraph.splitlines()
+        if lines and all(line.startswith("  ") for line in lines):
+            code = textwrap.dedent(paragraph)
+            paragraphs[place] = f"```{language}\n{code}\n```"
+    return "\n\n".join(paragraphs)
 
 
 def _opening(text: str) -> str:
@@ -129,7 +142,8 @@ def _header_entries(text: str) -> Iterator[Tuple[str, str, str]]:
 
 def header_page(path: Path, title: str, language: str) -> str:
     text = path.read_text(encoding="utf-8")
-    parts = [f"# {title}", f"`#include <tilefold/{path.name}>`", _opening(text)]
+    opening = _fenced(_opening(text), language)
+    parts = [f"# {title}", f"`#include <tilefold/{path.name}>`", opening]
     for name, shown, comment in _header_entries(text):
         parts += [f"## {name}", f"```{language}\n{shown}\n```", _prose(comment)]
     return "\n\n".join(parts) + "\n"
@@ -182,8 +196,15 @@ def _python_entries(module: str) -> Iterator[str]:
     tree = ast.parse((ROOT / "python" / "tilefold" / f"{module}.py").read_text(encoding="utf-8"))
     public = "tilefold" if module.startswith("_") else f"tilefold.{module}"
     if not module.startswith("_"):
-        yield f"## {public}\n\n" + _docstring(tree)
-    for node in tree.body:
+        yield f"## {public}\n\n" + _fenced(_docstring(tree))
+    if module in PROGRAMS:
+        return
+    for node, following in zip(tree.body, [*tree.body[1:], None]):
+        if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
+            shown = ast.unparse(node)
+            note = str(ast.literal_eval(following.value))
+            note = re.sub(r":(?:func|class):`([^`]*)`", r"`\1`", note).replace("``", "`")
+            yield f"### {public}.{ast.unparse(node.target)}\n\n```python\n{shown}\n```\n\n{note}"
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
             if "overload" in decorators or not ast.get_docstring(node):
@@ -205,7 +226,7 @@ def _python_entries(module: str) -> Iterator[str]:
 
 
 def python_page() -> str:
-    parts = ["# Python reference", _docstring(ast.parse("'''The package `tilefold`.'''"))]
+    parts = ["# Python reference", "The package `tilefold`; its version is `tilefold.__version__`."]
     for module in PYTHON:
         parts += _python_entries(module)
     return "\n\n".join(parts) + "\n"
@@ -232,3 +253,8 @@ def on_files(files: Files, config: Any) -> Files:
 
     config.nav = kept(config.nav)
     return files
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Nothing is fetched from elsewhere: the theme's offline plugin names a script on the network."""
+    return re.sub(r'<script src="https://unpkg\.com/[^"]*"></script>', "", output)
