@@ -66,13 +66,14 @@ format: ## clang-format on every file of ours
 	@scripts/install_packages.sh check
 	@scripts/check_format.sh --fix
 
-gpu-test: ## the device tests on this machine's GPU; writes tests/gpu/record.json
+gpu-test: ## the device tests and the Python tests on this machine's GPU; writes tests/gpu/record.json
 	@[ -n "$(GPUS)" ] || { echo "gpu-test: there is no NVIDIA GPU here (nvidia-smi shows none)"; exit 1; }
 	@[ -n "$(NVCC)" ] || { echo "gpu-test: nvcc is not on PATH nor in /usr/local/cuda/bin"; exit 1; }
 	@scripts/install_packages.sh test
 	@cmake --preset test "-DTILEFOLD_CUDA_ARCHITECTURES=$(GPUS)" $(CMAKE_ARGS)
 	@cmake --build $(BUILD)/test -j $(JOBS) --target tilefold_gpu_tests
 	@python3 tests/gpu/run_gpu_tests.py $(BUILD)/test/tests/gpu/tilefold_gpu_tests
+	@python3 tests/gpu/run_python_tests.py --architectures "$(GPUS)"
 
 sanitize: ## the contract, unit and file tests under ASan + UBSan, the threads under TSan
 	@scripts/install_packages.sh test fuzz

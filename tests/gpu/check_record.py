@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails if a GPU kernel row changed since it last ran on a GPU, or never did, and nobody says why.
+"""Fails if a GPU kernel row, or the Python package, changed since its tests last ran on a GPU, or never ran there, and
+nobody says why.
 
-Recomputes the digests of all rows from the sources and compares them with tests/gpu/record.json. A row
-that differs, is missing there, or failed a test then, must stand under "unverified" of the record with a
-reason; --mark writes one reason for all that need it. Needs no GPU.
+Recomputes the digests of all rows, and of python/ (the entry "python"), from the sources and compares them with
+tests/gpu/record.json. What differs, is missing there, or failed a test then, must stand under "unverified" of the
+record with a reason; --mark writes one reason for all that need it. Needs no GPU.
 """
 
 import argparse
@@ -12,23 +13,27 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from kernel_digests import row_digests  # noqa: E402
+from kernel_digests import python_digest, row_digests  # noqa: E402
 
 RECORD = pathlib.Path(__file__).resolve().parent / "record.json"
+PYTHON = "python"
+PYTHON_NEEDS = ("test_torch", "test_jax", "test_cupy")
 
 
 def fault_of(row, digest, record):
-    """What is wrong with the record of a row; None if nothing is."""
-    entry = record.get("rows", {}).get(row)
+    """What is wrong with the record of a row, or of the Python package; None if nothing is."""
+    entry = record.get(PYTHON) if row == PYTHON else record.get("rows", {}).get(row)
     if entry is None:
         return "has no record of a run on a GPU"
     if entry["digest"] != digest:
-        run = record.get("runs", {}).get(entry.get("run"), {})
+        run = entry if row == PYTHON else record.get("runs", {}).get(entry.get("run"), {})
         return f"has changed since it last ran on a GPU ({run.get('gpu')}, {run.get('date')})"
     if entry.get("failed"):
         return f"failed {len(entry['failed'])} tests on a GPU: {', '.join(entry['failed'][:3])}"
     if not entry.get("passed"):
         return "passed no test on a GPU"
+    if row == PYTHON and not all(entry["passed"].get(name) for name in PYTHON_NEEDS):
+        return f"ran on a GPU without one of {', '.join(PYTHON_NEEDS)}"
     return None
 
 
@@ -39,7 +44,7 @@ def main():
     arguments = parser.parse_args()
     record = json.loads(arguments.record.read_text(encoding="utf-8")) if arguments.record.exists() else {}
     unverified = record.get("unverified", {})
-    digests = row_digests()
+    digests = {**row_digests(), PYTHON: python_digest()}
     if arguments.mark:
         for row, digest in digests.items():
             if fault_of(row, digest, record) is not None:
@@ -60,8 +65,12 @@ def main():
                   f"{arguments.record.name} with the reason", file=sys.stderr)  # fmt: skip
     for row in sorted(set(record.get("rows", {})) - set(digests)):
         print(f"note: the record names {row}, which is no row any more")
-    verified = sum(fault_of(row, digest, record) is None for row, digest in digests.items())
-    print(f"{verified} of {len(digests)} GPU kernel rows are as they last passed on a GPU")
+    verified = {row for row, digest in digests.items() if fault_of(row, digest, record) is None}
+    print(f"{len(verified - {PYTHON})} of {len(digests) - 1} GPU kernel rows are as they last passed on a GPU")
+    if PYTHON in verified:
+        run = record[PYTHON]
+        print(f"the Python package is as it last passed on a GPU ({run['gpu']}, {run['date']}): "
+              f"{sum(run['passed'].values())} tests")  # fmt: skip
     return 1 if faults else 0
 
 

@@ -1,4 +1,4 @@
-"""Digests of the sources that each GPU kernel row is built from.
+"""Digests of the sources that each GPU kernel row is built from, and of the Python package's.
 
 A row's digest covers its family's instantiating source, everything that it includes from src/ by
 `#include "..."`, and the row's own line of src/cuda/kernels.def. Comments and white space do not count,
@@ -86,6 +86,21 @@ def row_digests():
     for name, path in GENERIC_ROWS.items():
         digests[name] = family_digest(path).hexdigest()
     return digests
+
+
+def python_digest():
+    """Digest of the Python package and its tests. Empty lines and lines of comment do not count."""
+    digest = hashlib.sha256()
+    folder = ROOT / "python"
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in (".cc", ".h", ".py", ".txt")):
+        text = file.read_text(encoding="utf-8")
+        if file.suffix in (".cc", ".h"):
+            kept = normalised(text)
+        else:
+            lines = (line.strip() for line in text.splitlines())
+            kept = "\n".join(line for line in lines if line and not line.startswith("#"))
+        digest.update(str(file.relative_to(ROOT)).encode() + b"\0" + kept.encode() + b"\0")
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":
