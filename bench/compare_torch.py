@@ -36,91 +36,11 @@ import sys
 import time
 
 import torch
+from c_interface import Library, Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-# ---- The C interface -------------------------------------------------------------------------------
-
-
-class DLDevice(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Options(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("causal", ctypes.c_int32),
-        ("has_scale", ctypes.c_int32),
-        ("scale", ctypes.c_float),
-        ("empty_row_lse", ctypes.c_int32),
-        ("window_left", ctypes.c_int64),
-        ("window_right", ctypes.c_int64),
-        ("window_align", ctypes.c_int32),
-        ("num_threads", ctypes.c_int32),
-        ("kernel", ctypes.c_char_p),
-    ]
-
-
-CUDA_DEVICE = 2  # kDLCUDA
-DL_TYPES = {torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.float32: (2, 32)}
-CAUSAL_TOP_LEFT = 1
-
-
-class Tensor:
-    """A torch tensor as a DLTensor; keeps what the struct points to alive."""
-
-    def __init__(self, tensor):
-        rank = tensor.dim()
-        self.tensor = tensor
-        self.shape = (ctypes.c_int64 * rank)(*tensor.shape)
-        self.strides = (ctypes.c_int64 * rank)(*tensor.stride())
-        code, bits = DL_TYPES[tensor.dtype]
-        self.dl = DLTensor(
-            tensor.data_ptr(),
-            DLDevice(CUDA_DEVICE, tensor.device.index),
-            rank,
-            DLDataType(code, bits, 1),
-            self.shape,
-            self.strides,
-            0,
-        )
-        self.ref = ctypes.byref(self.dl)
-
-
-class Tilefold:
-    def __init__(self, path):
-        self.lib = ctypes.CDLL(os.path.abspath(path))
-        self.lib.tilefold_last_error.restype = ctypes.c_char_p
-        pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        self.lib.tilefold_forward.argtypes = [pointer] * 7 + [size, pointer]
-
-    def check(self, status):
-        if status != 0:
-            raise RuntimeError(self.lib.tilefold_last_error().decode())
-
-    def options(self, causal, kernel=None):
-        options = Options()
-        self.check(self.lib.tilefold_options_init(ctypes.byref(options), ctypes.c_size_t(ctypes.sizeof(options))))
-        options.causal = CAUSAL_TOP_LEFT if causal else 0
-        options.kernel = kernel.encode() if kernel else None
-        return options
-
+class Tilefold(Library):
     def explain(self, tensors, options):
         """{kernel name: what the library says of it}, and the chosen kernel's name."""
         buffer = ctypes.create_string_buffer(1 << 17)

@@ -24,89 +24,19 @@ import statistics
 import sys
 import time
 
-
-class DLDevice(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+from c_interface import Library, Tensor
 
 
-class DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+def prepare(library, q, k, v, o, causal, threads):
+    """A function of no arguments that computes o."""
+    tensors = [Tensor(t) for t in (q, k, v, o)]
+    options = library.options(causal, num_threads=threads)
+    arguments = [t.ref for t in tensors] + [None, ctypes.byref(options), None, 0, None]
 
+    def call(_keep=tensors):
+        library.check(library.lib.tilefold_forward(*arguments))
 
-class DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Options(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("causal", ctypes.c_int32),
-        ("has_scale", ctypes.c_int32),
-        ("scale", ctypes.c_float),
-        ("empty_row_lse", ctypes.c_int32),
-        ("window_left", ctypes.c_int64),
-        ("window_right", ctypes.c_int64),
-        ("window_align", ctypes.c_int32),
-        ("num_threads", ctypes.c_int32),
-        ("kernel", ctypes.c_char_p),
-    ]
-
-
-class DeviceInfo(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("device", DLDevice),
-        ("name", ctypes.c_char * 128),
-        ("compute_capability", ctypes.c_int32),
-        ("num_multiprocessors", ctypes.c_int32),
-        ("shared_memory_bytes", ctypes.c_int64),
-        ("l2_bytes", ctypes.c_int64),
-        ("usable", ctypes.c_int32),
-        ("note", ctypes.c_char * 256),
-    ]
-
-
-CPU = 1
-TYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16)}
-
-
-class Tilefold:
-    def __init__(self, path):
-        self.lib = ctypes.CDLL(path)
-        self.lib.tilefold_last_error.restype = ctypes.c_char_p
-        self.info = DeviceInfo(struct_bytes=ctypes.sizeof(DeviceInfo))
-        self.lib.tilefold_get_device_info(0, ctypes.byref(self.info))
-
-    def prepare(self, q, k, v, o, causal, threads):
-        """A function of no arguments that computes o."""
-        keep, tensors = [], []
-        for t in (q, k, v, o):
-            shape = (ctypes.c_int64 * 4)(*t.shape)
-            strides = (ctypes.c_int64 * 4)(*t.stride())
-            code, bits = TYPES[str(t.dtype).split(".")[1]]
-            tensors.append(
-                DLTensor(t.data_ptr(), DLDevice(CPU, 0), 4, DLDataType(code, bits, 1), shape, strides, 0)
-            )
-            keep += [shape, strides, t]
-        options = Options()
-        self.lib.tilefold_options_init(ctypes.byref(options), ctypes.c_size_t(ctypes.sizeof(options)))
-        options.causal = 1 if causal else 0
-        options.num_threads = threads
-        arguments = [ctypes.byref(t) for t in tensors] + [None, ctypes.byref(options), None, ctypes.c_size_t(0), None]
-
-        def call(_keep=keep):
-            if self.lib.tilefold_forward(*arguments) != 0:
-                sys.exit("tilefold: " + self.lib.tilefold_last_error().decode())
-
-        return call
+    return call
 
 
 def relative_error(torch, q, k, v, o, causal):
@@ -139,9 +69,10 @@ def main():
     from torch.nn.functional import scaled_dot_product_attention
 
     torch.set_num_threads(args.threads)
-    tilefold = Tilefold(args.lib)
+    library = Library(args.lib)
+    processor = library.device_info(0)
     where = (
-        f"{tilefold.info.name.decode()} ({tilefold.info.note.decode()}), {args.threads} threads, "
+        f"{processor.name.decode()} ({processor.note.decode()}), {args.threads} threads, "
         f"PyTorch {torch.__version__}, {platform.system()}, {datetime.date.today()}"
     )
     print(where)
@@ -160,7 +91,7 @@ def main():
                     def torch_call():
                         results["o"] = scaled_dot_product_attention(q, k, v, is_causal=bool(causal))
 
-                    peers = {"torch": torch_call, "tilefold": tilefold.prepare(q, k, v, o, causal, args.threads)}
+                    peers = {"torch": torch_call, "tilefold": prepare(library, q, k, v, o, causal, args.threads)}
                     times = {name: [] for name in peers}
                     for round_index in range(args.rounds + 1):
                         for name, call in peers.items():
