@@ -14,7 +14,8 @@ namespace tilefold::lane_machine {
 
 inline sm80::ForwardParams sm80_params(const sm80::ForwardConfig& config,
                                        const ForwardProblem& problem, int num_splits) {
-  sm80::ForwardParams params = sm80::make_params(config, problem, num_splits);
+  constexpr int32_t kSectionHeads = 2;  // so that problems of three heads have several sections
+  sm80::ForwardParams params = sm80::make_params(config, problem, num_splits, kSectionHeads);
   if (config.load == sm80::LoadPath::kTma) {
     const auto map = [&](const char* name, const void* data, const Strides& strides, int64_t heads,
                          int64_t rows, int64_t columns, const layout::Tile& tile) {

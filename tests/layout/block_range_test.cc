@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "layout/schedule.h"
@@ -104,8 +105,10 @@ TEST(SplitTest, PartsAreDisjointAndTheirUnionIsTheRange) {
 }
 
 TEST(ScheduleTest, EveryTileIsComputedOnce) {
-  for (const TileGrid grid : {TileGrid{5, 7, 1}, TileGrid{1, 9, 1}, TileGrid{3, 1, 4},
-                              TileGrid{2, 3, 5}, TileGrid{65537, 2, 1}}) {
+  for (const TileGrid grid :
+       {TileGrid{5, 7, 1}, TileGrid{1, 9, 1}, TileGrid{3, 1, 4}, TileGrid{2, 3, 5},
+        TileGrid{65537, 2, 1}, TileGrid{12, 5, 1, 4}, TileGrid{13, 5, 1, 4}, TileGrid{13, 1, 1, 1},
+        TileGrid{7, 3, 2, 5}, TileGrid{6, 2, 3, 7}}) {
     const uint32_t ctas =
         static_cast<uint32_t>(grid.num_batch_heads) * grid.num_m_blocks * grid.num_splits;
     std::set<std::tuple<int, int, int>> seen;
@@ -130,6 +133,39 @@ TEST(ScheduleTest, LongestTilesComeFirstUnderACausalMask) {
     EXPECT_LE(range.end - range.begin, longest);
     longest = range.end - range.begin;
   }
+}
+
+// Sections of heads follow one another, each with its longest tiles first.
+TEST(ScheduleTest, SectionsComeOneAfterAnother) {
+  const TileGrid grid = {11, 3, 1, 4};
+  std::vector<std::pair<int, int>> order;
+  for (uint32_t cta = 0; cta < 33; ++cta) {
+    const TileCoord tile = tile_of(grid, cta);
+    order.push_back({tile.batch_head, tile.m_block});
+  }
+  std::vector<std::pair<int, int>> expected;
+  for (const auto& [first, end] : {std::pair{0, 4}, {4, 8}, {8, 11}}) {
+    for (int m_block = 2; m_block >= 0; --m_block) {
+      for (int head = first; head < end; ++head) expected.push_back({head, m_block});
+    }
+  }
+  EXPECT_EQ(order, expected);
+}
+
+TEST(ScheduleTest, SectionsHoldKAndVThatFitL2) {
+  constexpr int64_t kMiB = 1 << 20;
+  // 256 heads of half a MiB on 132 multiprocessors; many tiles of few heads share anyway.
+  EXPECT_EQ(section_heads(256, 256, kMiB / 2, 132), 32);
+  EXPECT_EQ(section_heads(8, 8, 16 * kMiB, 132), 8);
+  // All fit.
+  EXPECT_EQ(section_heads(256, 256, kMiB / 16, 132), 256);
+  // Grouped: 256 query heads on 64 K/V heads.
+  EXPECT_EQ(section_heads(256, 64, kMiB, 132), 64);
+  // A head larger than a section is a section.
+  EXPECT_EQ(section_heads(100, 100, 40 * kMiB, 132), 1);
+  // Sections of nearly one size.
+  EXPECT_EQ(section_heads(67, 67, kMiB / 2, 132), 23);
+  EXPECT_EQ(section_heads(0, 0, kMiB, 132), 0);
 }
 
 TEST(ScheduleTest, ReachesTheLastCtaOfAnAxis) {

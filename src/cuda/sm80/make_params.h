@@ -18,9 +18,10 @@ inline int64_t num_m_blocks(const ForwardConfig& config, const ForwardProblem& p
   return (problem.seqlen_q + config.block_m - 1) / config.block_m;
 }
 
-// Everything but the tensor maps and the workspace.
+// Everything but the tensor maps and the workspace. `section_heads` as in layout::TileGrid; 0: all.
 inline ForwardParams make_params(const ForwardConfig& config, const ForwardProblem& problem,
-                                 int32_t num_splits) {
+                                 int32_t num_splits, int32_t section_heads = 0) {
+  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
   ForwardParams p{};
   p.q = static_cast<const char*>(problem.q);
   p.k = static_cast<const char*>(problem.k);
@@ -32,8 +33,8 @@ inline ForwardParams make_params(const ForwardConfig& config, const ForwardProbl
   p.v_strides = byte_strides(problem.v_strides, dtype_bytes(problem.dtype));
   p.o_strides = byte_strides(problem.o_strides, dtype_bytes(problem.dtype));
   p.lse_strides = byte_strides(problem.lse_strides, sizeof(float));
-  p.grid = layout::TileGrid(static_cast<int32_t>(problem.batch * problem.num_heads),
-                            static_cast<int32_t>(num_m_blocks(config, problem)), num_splits);
+  p.grid = layout::TileGrid(batch_heads, static_cast<int32_t>(num_m_blocks(config, problem)),
+                            num_splits, section_heads == 0 ? batch_heads : section_heads);
   p.mask.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
   p.mask.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   p.mask.diagonal_right = static_cast<int32_t>(problem.diagonal_right);

@@ -15,6 +15,7 @@
 #include "cuda/sm80/make_params.h"
 #include "cuda/tensor_map.h"
 #include "layout/block_range.h"
+#include "layout/schedule.h"
 
 // The rows that this build compiles; the build writes the list from kernels.def.
 #define TILEFOLD_SM80_ROW(name, ...) \
@@ -143,11 +144,45 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
 
 // Above the generic rows, below the sm90 rows. The tightest head dim first; among tiles of one head
 // dim, TMA before cp.async, then the one that needs the larger shared memory: these are the faster
-// ones where they run.
+// ones where they run. Then, among TMA tiles, the one whose size suits the mask.
 constexpr int kBase = 20;
 constexpr int kFitPoints = 16;  // per 32 columns of head dim
 constexpr int kTmaPoints = 8;
+constexpr int kTileSizePoints = 1;
 constexpr int kMaxHeadDim = 256;
+
+layout::Mask mask_of(const ForwardProblem& problem) {
+  return {static_cast<int32_t>(problem.seqlen_k), static_cast<int32_t>(problem.diagonal_left),
+          static_cast<int32_t>(problem.diagonal_right)};
+}
+
+// Whether tiles of 64 x 64 do better than those of 128 x 128, two of which never share a
+// multiprocessor: where the mask's edges cut through so many of the blocks that the halves and
+// quarters which smaller blocks leave out outweigh that K and V are read twice as often. PERF: on
+// an H200 at D = 256, causal, 10 % better at N = 512, 3 % at 1024, 1 % worse at 2048; without a
+// mask 3 to 5 % worse.
+bool small_tiles_suit(const ForwardProblem& problem) {
+  constexpr int kSamples = 8;
+  constexpr int64_t kKeysPerEdge = 768;
+  const layout::Mask mask = mask_of(problem);
+  int64_t keys = 0;
+  int64_t edges = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const auto row = static_cast<int32_t>((2 * i + 1) * problem.seqlen_q / (2 * kSamples));
+    const int32_t begin = mask.key_begin(row);
+    const int32_t end = mask.key_end(row);
+    if (begin >= end) continue;
+    keys += end - begin;
+    edges += (begin > 0) + (end < mask.seqlen_k);
+  }
+  return keys < kKeysPerEdge * edges;
+}
+
+int tile_size_points(const ForwardConfig& config, const ForwardProblem& problem) {
+  if (config.load != LoadPath::kTma) return 0;
+  const bool small = config.block_m <= 64;
+  return small == small_tiles_suit(problem) ? kTileSizePoints : 0;
+}
 
 int shared_class_points(int32_t shared_kib) {
   return shared_kib == 227 ? 4 : shared_kib == 163 ? 2 : 0;
@@ -158,10 +193,29 @@ int preference(const KernelRow& row, const ForwardProblem& problem, const Device
   const ForwardConfig& config = row_of(row).compiled->config;
   if (!takes(config, problem, device, reason)) return 0;
   return kBase + (kMaxHeadDim - config.head_dim) / 32 * kFitPoints +
-         (config.load == LoadPath::kTma ? kTmaPoints : 0) + shared_class_points(config.shared_kib);
+         (config.load == LoadPath::kTma ? kTmaPoints : 0) + shared_class_points(config.shared_kib) +
+         tile_size_points(config, problem);
 }
 
-// ---- split K/V
+// ---- schedule
+
+int64_t concurrent_tiles(const ForwardConfig& config, const DeviceProperties& device) {
+  return static_cast<int64_t>(device.num_multiprocessors) * config.min_ctas;
+}
+
+// PERF: sections help pair kernels, whose K and V have one buffer each (H200, D = 256, causal: 4 %
+// at N = 512 and 2 % at 1024 with tiles of 128 rows, 30 % and 8 % with tiles of 64). Flat kernels,
+// which load further ahead, gain 1 % at N = 512 and lose as much at 1024, by the uneven end of each
+// section.
+int32_t section_heads(const ForwardConfig& config, const ForwardProblem& problem,
+                      const DeviceProperties& device) {
+  if (!config.pair) return static_cast<int32_t>(problem.batch * problem.num_heads);
+  const int64_t kv_bytes =
+      problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
+  return layout::section_heads(static_cast<int32_t>(problem.batch * problem.num_heads),
+                               static_cast<int32_t>(problem.batch * problem.num_heads_kv), kv_bytes,
+                               concurrent_tiles(config, device));
+}
 
 constexpr int64_t kFewestBlocksPerSplit = 4;
 constexpr int64_t kMostSplits = 64;
@@ -173,11 +227,9 @@ int32_t num_splits(const ForwardConfig& config, const ForwardProblem& problem,
                    const DeviceProperties& device) {
   const int64_t m_blocks = num_m_blocks(config, problem);
   const int64_t tiles = problem.batch * problem.num_heads * m_blocks;
-  const int64_t slots = static_cast<int64_t>(device.num_multiprocessors) * config.min_ctas;
+  const int64_t slots = concurrent_tiles(config, device);
   if (tiles == 0 || 2 * tiles > slots) return 1;
-  const layout::Mask mask = {static_cast<int32_t>(problem.seqlen_k),
-                             static_cast<int32_t>(problem.diagonal_left),
-                             static_cast<int32_t>(problem.diagonal_right)};
+  const layout::Mask mask = mask_of(problem);
   int64_t longest = 0;
   for (const int64_t m_block : {int64_t{0}, m_blocks / 2, m_blocks - 1}) {
     const int64_t begin = m_block * config.block_m;
@@ -226,7 +278,8 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
   const Row& row = row_of(kernel_row);
   const ForwardConfig& config = row.compiled->config;
   const int32_t splits = num_splits(config, problem, device);
-  ForwardParams params = make_params(config, problem, splits);
+  ForwardParams params =
+      make_params(config, problem, splits, section_heads(config, problem, device));
   if (splits > 1) {
     params.partial_o = static_cast<float*>(workspace);
     params.partial_ml = params.partial_o + partial_rows(problem, splits) * problem.head_dim_v;
