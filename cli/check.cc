@@ -273,8 +273,8 @@ Command make_check_command() {
   command.flag("-v,--verbose", &flags->verbose, "Print every problem");
   command.footer(std::string(R"(Examples:
   tilefold check
-  tilefold check --fuzz 1000 --seed 7
-  tilefold check --device cuda:0 --kernel generic_f32 --fuzz 200
+  tilefold check --fuzz 100 --seed 7
+  tilefold check --device cuda:0 --kernel generic_fp32 --fuzz 200
   tilefold check --case "dtype=float16 b=1 hq=8 hkv=2 nq=128 nk=300 d=64 causal=bottom_right"
 
 Tolerances are per element, from the numbers of the problem and the unit roundoff of its

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/io/tensor_file.h"
+#include "file_bytes.h"
 #include "program.h"
 
 namespace tilefold::cli {
@@ -171,6 +173,51 @@ TEST_F(CommandsTest, DemoTakesOtherTensors) {
   expect_refused(run({"demo", "--sample", "none.safetensors"}), 3, "none.safetensors");
   write("file", "");
   expect_refused(run({"demo", "--sample", "plain.safetensors", "--out", "file/x"}), 5, "file/x");
+}
+
+// Every example that --help prints runs as it stands (timed commands shorter). Those for a GPU may
+// end with the refusal that there is none.
+TEST_F(CommandsTest, HelpExamplesRun) {
+  write_qkv("qkv.safetensors", 4, 2, 20, 30, 8);
+  const std::string qkv = read("qkv.safetensors");
+  const std::vector<FileTensor> tensors = parse_safetensors(as_bytes(qkv)).tensors;
+  std::vector<TensorToWrite> cache;
+  std::string data;
+  for (const FileTensor& tensor : tensors) {
+    const std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()),
+                            tensor.bytes.size());
+    write(tensor.name + ".npy", npy_header(DataType::kFloat32, tensor.shape) + bytes);
+    // [B, N, H, D], as the example has it.
+    cache.push_back({tensor.name == "q" ? "q" : "layer0." + tensor.name,
+                     DataType::kFloat32,
+                     {1, tensor.shape[2], tensor.shape[1], tensor.shape[3]}});
+    data += bytes;
+  }
+  write("cache.safetensors", safetensors_header(cache, {}) + data);
+  std::filesystem::create_directory(folder_ / "samples");
+  std::filesystem::create_symlink(TILEFOLD_CLI_SAMPLE,
+                                  folder_ / "samples/smollm2_layer17.safetensors");
+  std::filesystem::create_symlink(TILEFOLD_CLI_PROGRAM, folder_ / "tilefold");
+
+  int examples = 0;
+  for (const char* command : {"attend", "check", "bench", "picture", "info", "demo"}) {
+    const std::string help = run({command, "--help"}).out;
+    const size_t begin = help.find("Examples:\n") + 10;
+    std::string lines = help.substr(begin, help.find("\n\n", begin) + 1 - begin);
+    for (size_t at; (at = lines.find("\\\n")) != std::string::npos;) lines.replace(at, 2, " ");
+    for (size_t end; (end = lines.find('\n')) != std::string::npos; lines.erase(0, end + 1)) {
+      std::string line = lines.substr(0, end);
+      if (holds(line, "tilefold bench")) line += " --warm-ups 1 --reps 1";
+      if (holds(line, "tilefold demo")) line += " --reps 1";
+      if (line.ends_with("tilefold check")) line += " --dtype float16";
+      const int status = std::system(
+          ("cd '" + folder_.string() + "' && PATH=.:$PATH && " + line + " >out 2>err").c_str());
+      const bool no_gpu = holds(line, "cuda") && holds(read("err"), "there is no device cuda:0");
+      EXPECT_TRUE(status == 0 || no_gpu) << line << "\n" << read("out") << read("err");
+      ++examples;
+    }
+  }
+  EXPECT_GE(examples, 15);
 }
 
 // The completion is sound bash, and knows every command and option that --help names.
