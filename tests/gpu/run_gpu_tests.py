@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs the device tests and keeps tests/gpu/record.json.
 
-Runs the test program in several processes at once, a test on all rows of a dtype in each, then a few of
-its cases under compute-sanitizer where that is installed: memcheck on a small subset, racecheck on a
-smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
+Runs the test program in several processes at once, a test on all rows of a dtype in each, and beside them
+a few of its cases under compute-sanitizer where that is installed: memcheck on a small subset, racecheck
+on a smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
 row's sources and the tests it passed. Rows that did not run keep what the record says of them.
 
 The program may have been built elsewhere: it and the digests that its build left beside it
@@ -27,8 +27,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from kernel_digests import ROOT, row_digests  # noqa: E402
 
-# Tests that want most of the GPU's memory, and so run by themselves.
+# Tests that want much of the GPU's memory: few of them at a time.
 LARGE = ("FarTest", "OneQueryOnFourMillionKeys")
+LARGE_JOBS = 2
 SANITIZER_CASES = {
     "memcheck": "*LayoutTest.BasesOffByOneElement*:*LayoutTest.PaddedRowsAndNegativeStrides*:"
     "*MaskTest.BottomRightWithMoreQueriesThanKeys*:*LengthTest.NoKeys*:*ValuesTest.LogitsOfMinusInfinity*",
@@ -105,18 +106,22 @@ def run_all(arguments):
     """{row: {test: (outcome, message)}}, {test: seconds}, and the processes that ended badly."""
     rows, seconds, bad = {}, {}, []
     groups = groups_of(arguments)
-    large = [group for group in groups if any(name in group for name in LARGE)]
-    for batch, jobs in (([g for g in groups if g not in large], arguments.jobs), (large, 2)):
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            runs = [pool.submit(run_program, arguments.program, group, arguments.timeout) for group in batch]
-            for group, run in zip(batch, runs):
-                status, report, output = run.result()
-                if report is None:
-                    bad.append(f"exit status {status} ({group[:200]}): {output[-1500:]}")
-                    continue
-                for test, row, outcome, message, time in outcomes(report, output):
-                    rows.setdefault(row, {})[test] = (outcome, message)
-                    seconds[test] = seconds.get(test, 0.0) + time
+    with (
+        concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool,
+        concurrent.futures.ThreadPoolExecutor(LARGE_JOBS) as large_pool,
+    ):
+        runs = []
+        for group in groups:
+            chosen = large_pool if any(name in group for name in LARGE) else pool
+            runs.append(chosen.submit(run_program, arguments.program, group, arguments.timeout))
+        for group, run in zip(groups, runs):
+            status, report, output = run.result()
+            if report is None:
+                bad.append(f"exit status {status} ({group[:200]}): {output[-1500:]}")
+                continue
+            for test, row, outcome, message, time in outcomes(report, output):
+                rows.setdefault(row, {})[test] = (outcome, message)
+                seconds[test] = seconds.get(test, 0.0) + time
     return rows, seconds, bad
 
 
@@ -218,10 +223,13 @@ def main():
     add("--times", action="store_true", help="print the tests that took longest")
     add("--no-sanitizer", action="store_true")
     add("--no-record", action="store_true", help="leave the record as it is")
-    add("--sanitizer-timeout", type=float, default=120)
+    add("--sanitizer-timeout", type=float, default=300)
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
-    results, seconds, bad = run_all(arguments)
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        sanitized = beside.submit(sanitize, arguments)
+        results, seconds, bad = run_all(arguments)
+        sanitizers = sanitized.result()
     counts = {"passed": 0, "skipped": 0, "failed": 0}
     for row, tests in sorted(results.items()):
         for test, (outcome, message) in sorted(tests.items()):
@@ -239,7 +247,6 @@ def main():
         reasons = {message for tests in results.values() for _, message in tests.values() if message}
         print("nothing ran on a GPU here:", "; ".join(sorted(reasons)[:3]) or "no test")
         return 1 if failed else 0
-    sanitizers = sanitize(arguments)
     for tool, said in sanitizers.items():
         print(f"{tool}: {said}")
         failed = failed or "FAULTS" in said
