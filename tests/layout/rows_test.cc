@@ -10,6 +10,7 @@
 
 #include "cuda/sm80/config.h"
 #include "cuda/sm80/lane_addresses.h"
+#include "cuda/sm80/tile_choice.h"
 #include "layout/fragments.h"
 #include "wavefronts.h"
 
@@ -219,6 +220,29 @@ TEST(RowTest, WarpsCoverTheirTiles) {
     EXPECT_EQ(count("load of O"), chunks(c.q_tile()));
     EXPECT_EQ(stores, 5 * chunks(c.q_tile()));
   }
+}
+
+TEST(TileChoiceTest, SmallTilesSuitShortMaskedRows) {
+  constexpr int kAll = 1 << 28;  // an edge out of reach
+  const auto suit = [](int seqlen_q, int seqlen_k, int left, int right) {
+    return small_tiles_suit({seqlen_k, left, right}, seqlen_q);
+  };
+  // Causal: a row sees half of the keys on average.
+  EXPECT_TRUE(suit(512, 512, -kAll, 0));
+  EXPECT_TRUE(suit(1024, 1024, -kAll, 0));
+  EXPECT_FALSE(suit(2048, 2048, -kAll, 0));
+  EXPECT_FALSE(suit(16384, 16384, -kAll, 0));
+  // No mask.
+  EXPECT_FALSE(suit(512, 512, -kAll, kAll));
+  EXPECT_FALSE(suit(64, 64, -kAll, kAll));
+  // Windows.
+  EXPECT_TRUE(suit(16384, 16384, -256, 256));
+  EXPECT_FALSE(suit(16384, 16384, -4096, 4096));
+  // The last rows of a long sequence.
+  EXPECT_FALSE(suit(128, 8192, -kAll, 8192 - 128));
+  // Rows that see nothing, and none at all.
+  EXPECT_FALSE(suit(512, 512, 600, 700));
+  EXPECT_FALSE(suit(0, 0, 0, 0));
 }
 
 }  // namespace

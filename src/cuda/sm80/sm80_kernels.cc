@@ -13,6 +13,7 @@
 #include "cuda/sm80/combine.h"
 #include "cuda/sm80/compiled_row.h"
 #include "cuda/sm80/make_params.h"
+#include "cuda/sm80/tile_choice.h"
 #include "cuda/tensor_map.h"
 #include "layout/block_range.h"
 #include "layout/schedule.h"
@@ -156,32 +157,10 @@ layout::Mask mask_of(const ForwardProblem& problem) {
           static_cast<int32_t>(problem.diagonal_right)};
 }
 
-// Whether tiles of 64 x 64 do better than those of 128 x 128, two of which never share a
-// multiprocessor: where the mask's edges cut through so many of the blocks that the halves and
-// quarters which smaller blocks leave out outweigh that K and V are read twice as often. PERF: on
-// an H200 at D = 256, causal, 10 % better at N = 512, 3 % at 1024, 1 % worse at 2048; without a
-// mask 3 to 5 % worse.
-bool small_tiles_suit(const ForwardProblem& problem) {
-  constexpr int kSamples = 8;
-  constexpr int64_t kKeysPerEdge = 768;
-  const layout::Mask mask = mask_of(problem);
-  int64_t keys = 0;
-  int64_t edges = 0;
-  for (int i = 0; i < kSamples; ++i) {
-    const auto row = static_cast<int32_t>((2 * i + 1) * problem.seqlen_q / (2 * kSamples));
-    const int32_t begin = mask.key_begin(row);
-    const int32_t end = mask.key_end(row);
-    if (begin >= end) continue;
-    keys += end - begin;
-    edges += (begin > 0) + (end < mask.seqlen_k);
-  }
-  return keys < kKeysPerEdge * edges;
-}
-
 int tile_size_points(const ForwardConfig& config, const ForwardProblem& problem) {
   if (config.load != LoadPath::kTma) return 0;
   const bool small = config.block_m <= 64;
-  return small == small_tiles_suit(problem) ? kTileSizePoints : 0;
+  return small == small_tiles_suit(mask_of(problem), problem.seqlen_q) ? kTileSizePoints : 0;
 }
 
 int shared_class_points(int32_t shared_kib) {
