@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 namespace tilefold {
@@ -57,6 +58,32 @@ const char* forced_name(const char* forced) {
   return environment != nullptr && environment[0] != '\0' ? environment : nullptr;
 }
 
+// The problem with its addresses reduced to what rows may ask of them: alignment, and presence.
+ForwardProblem without_addresses(const ForwardProblem& problem) {
+  constexpr uintptr_t kAlignmentBytes = 256;
+  ForwardProblem p = problem;
+  const auto reduce = [](auto*& address) {
+    if (address == nullptr) return;
+    const uintptr_t low_bits = reinterpret_cast<uintptr_t>(address) % kAlignmentBytes;
+    address =
+        reinterpret_cast<std::remove_reference_t<decltype(address)>>(low_bits + kAlignmentBytes);
+  };
+  reduce(p.q);
+  reduce(p.k);
+  reduce(p.v);
+  reduce(p.o);
+  reduce(p.lse);
+  return p;
+}
+
+// A thread's last choice. Most calls repeat the one before but for addresses, and asking all rows
+// takes longer than the rest of a call does on the host.
+struct LastChoice {
+  ForwardProblem problem;
+  const KernelRow* row = nullptr;
+};
+thread_local LastChoice last_choice;
+
 // Names what no kernel could take, with the reason of the device's last row: the family's
 // catch-all.
 tilefold_status fail_unserved(const ForwardProblem& problem, const DeviceProperties& device) {
@@ -95,6 +122,11 @@ tilefold_status choose_kernel(const ForwardProblem& problem, const char* forced,
                 name, forced != nullptr ? "options.kernel" : "TILEFOLD_FORCE_KERNEL",
                 static_cast<int>(kernel_table().size()));
   }
+  const ForwardProblem key = without_addresses(problem);
+  if (last_choice.row != nullptr && last_choice.problem == key) {
+    choice->row = last_choice.row;
+    return TILEFOLD_OK;
+  }
   int best = 0;
   for (const KernelRow& row : kernel_table()) {
     Reason unread;
@@ -105,7 +137,9 @@ tilefold_status choose_kernel(const ForwardProblem& problem, const char* forced,
       choice->row = &row;
     }
   }
-  return choice->row != nullptr ? TILEFOLD_OK : fail_unserved(problem, *choice->device);
+  if (choice->row == nullptr) return fail_unserved(problem, *choice->device);
+  last_choice = {key, choice->row};
+  return TILEFOLD_OK;
 }
 
 tilefold_status explain_choice(const ForwardProblem& problem, const char* forced,

@@ -38,8 +38,9 @@ struct KernelRow {
   int32_t shared_memory_bytes = 0;
 
   // How much this row is wanted for the problem on the device: > 0 eligible (the highest wins, the
-  // earlier row on a tie), 0 not eligible, with the reason written. Called on every dispatch:
-  // cheap, no allocation, no device calls.
+  // earlier row on a tie), 0 not eligible, with the reason written. Cheap, no allocation, no device
+  // calls; and the same for problems that differ in multiples of 256 bytes between addresses alone:
+  // dispatch remembers its last answer.
   int (*preference)(const KernelRow& row, const ForwardProblem& problem,
                     const DeviceProperties& device, Reason* reason) = nullptr;
 

@@ -20,6 +20,8 @@ struct Strides {
   int64_t head = 0;
   int64_t row = 0;
   int64_t column = 0;
+
+  bool operator==(const Strides&) const = default;
 };
 
 // A forward call after validation. Every back end may rely on: sizes >= 0; num_heads a multiple of
@@ -70,6 +72,8 @@ struct ForwardProblem {
 
   // True when there is no output element to compute.
   bool writes_nothing() const { return batch == 0 || num_heads == 0 || seqlen_q == 0; }
+
+  bool operator==(const ForwardProblem&) const = default;
 };
 
 }  // namespace tilefold
