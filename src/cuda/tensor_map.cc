@@ -109,10 +109,13 @@ bool encode_tensor_map(const TensorMapOperand& operand, TensorMap* map, Reason* 
   const CUtensorMapSwizzle swizzle = operand.box_columns * element_bytes > 64
                                          ? CU_TENSOR_MAP_SWIZZLE_128B
                                          : CU_TENSOR_MAP_SWIZZLE_64B;
+  const CUtensorMapL2promotion promotion = operand.fetch == FetchBytes::k128
+                                               ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+                                               : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
   const CUresult result =
       encode(reinterpret_cast<CUtensorMap*>(map), type, kRank, const_cast<void*>(operand.data),
              extents, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     reason->set("%s: cuTensorMapEncodeTiled refused it (CUresult %d)", operand.name,
                 static_cast<int>(result));

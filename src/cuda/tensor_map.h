@@ -14,6 +14,8 @@ struct alignas(64) TensorMap {
   uint64_t words[16];
 };
 
+enum class FetchBytes { k128, k256 };
+
 // A [batch, head, row, column] operand as TMA is to see it: dimensions {column, row, head, batch},
 // boxes of `box_rows` rows by `box_columns` columns of one head, written to shared memory with the
 // 128-byte swizzle (layout/hopper.h: swizzle128), or the 64-byte one where a box is no wider. Boxes
@@ -29,6 +31,8 @@ struct TensorMapOperand {
   int64_t columns = 0;
   int32_t box_rows = 0;      // at most 256
   int32_t box_columns = 64;  // at most 128 bytes
+  // How much of device memory L2 fetches where a box misses it.
+  FetchBytes fetch = FetchBytes::k256;
 };
 
 // Whether TMA can address the operand (one without elements: yes); if not, a reason that names the

@@ -391,12 +391,14 @@ void tma_store_commit(const Site&) {
   lane.open_stores.clear();
 }
 
-void tma_store_wait_read(const Site&) {
+void tma_store_wait_read(int pending, const Site&) {
   Lane& lane = g_machine->lane();
-  for (const auto& group : lane.store_groups) {
-    for (const PendingStore& store : group) g_machine->finish_store(lane, store);
+  while (lane.store_groups.size() > static_cast<size_t>(pending)) {
+    for (const PendingStore& store : lane.store_groups.front()) {
+      g_machine->finish_store(lane, store);
+    }
+    lane.store_groups.pop_front();
   }
-  lane.store_groups.clear();
 }
 
 void wgmma_fence(const Site& site) {

@@ -241,8 +241,10 @@ TEST(HopperConfigTest, SharedMemoryDoesNotOverlap) {
     for (int s = 0; s < c.q_stages; ++s) {
       for (int w = 0; w < c.warpgroups; ++w) {
         parts.push_back({c.q_offset(s, w), c.q_bytes()});
-        parts.push_back({c.full_q(s, w), 8});
-        parts.push_back({c.empty_q(s, w), 8});
+        for (int part = 0; part < c.q_parts; ++part) {
+          parts.push_back({c.full_q(s, w, part), 8});
+          parts.push_back({c.empty_q(s, w, part), 8});
+        }
       }
     }
     for (int s = 0; s < c.stages; ++s) {

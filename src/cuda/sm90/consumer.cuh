@@ -50,15 +50,23 @@ struct Consumer {
   float rO[kDimV / 2];
   RowStats stats;
 
-  // rS = sQ sK^T, not waited for
+  __device__ __forceinline__ void wait_q(int part) {
+    ptx::mbarrier_wait(smem + kConfig.full_q(q_position.stage, warpgroup, part), q_position.phase);
+  }
+
+  // rS = sQ sK^T, not waited for. The first one of a tile waits for each part of Q in its turn.
+  template <bool kFirst>
   __device__ __forceinline__ void issue_qk() {
+    constexpr int kStepsOfPart = kHeadDim / layout::kWgmmaK / kConfig.q_parts;
     const uint32_t q = layout::descriptor_low(smem + kConfig.q_offset(q_position.stage, warpgroup),
                                               layout::kLeadingUnused);
     const uint32_t k =
         layout::descriptor_low(smem + kConfig.k_offset(k_position.stage), layout::kLeadingUnused);
-    ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kHeadDim / layout::kWgmmaK; ++step) {
+      const bool begins_part = kFirst && step % kStepsOfPart == 0;
+      if (begins_part) wait_q(step / kStepsOfPart);
+      if (step == 0 || begins_part) ptx::wgmma_fence();
       ptx::wgmma_ss<kBlockN, kDType>(rS, descriptor(q + layout::k_major_step(step, kWarpgroupRows)),
                                      descriptor(k + layout::k_major_step(step, kBlockN)),
                                      step != 0);
@@ -116,7 +124,7 @@ struct Consumer {
   // The first block of a tile: S and its softmax, with nothing to overlap.
   __device__ __forceinline__ void first_block(int32_t n_block, const BlockRange& range) {
     wait_k();
-    issue_qk();
+    issue_qk<true>();
     ptx::wgmma_wait<0>();
     ptx::pin_registers(rS);
     release_k();
@@ -138,7 +146,7 @@ struct Consumer {
     if constexpr (kConfig.order_barrier) {
       ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
     }
-    issue_qk();
+    issue_qk<false>();
     wait_v();
     issue_pv();
     if constexpr (kConfig.order_barrier) {
@@ -202,9 +210,21 @@ struct Consumer {
 
   // ---- epilogue
 
+  // Gives back a Q stage that O is being stored from, each part once TMA has read it.
+  template <int kPart = 0>
+  __device__ __forceinline__ void release_q(int stage) {
+    if (thread != 0) return;
+    ptx::tma_store_wait_read<kConfig.q_parts - 1 - kPart>();
+    ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup, kPart));
+    if constexpr (kPart + 1 < kConfig.q_parts) release_q<kPart + 1>(stage);
+  }
+
   // rO / row_sum to O, through this warpgroup's spent Q tile; LSE straight to memory.
   __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
                                          int32_t first_row) {
+    constexpr int kChunksOfPart =
+        layout::padded_columns(kDimV) / layout::kChunkColumns / kConfig.q_parts;
+    constexpr int kStepsOfPart = kDimV / 16 / kConfig.q_parts;
     float inverse[2];
     bool empty[2];
 #pragma unroll
@@ -220,11 +240,28 @@ struct Consumer {
       }
     }
     scale_rows(rO, inverse);
+    if (ptx::vote_any(empty[0] || empty[1])) {
 #pragma unroll
-    for (int i = 0; i < kDimV / 2; ++i) rO[i] = empty[i / 2 % 2] ? 0.0f : rO[i];
+      for (int i = 0; i < kDimV / 2; ++i) rO[i] = empty[i / 2 % 2] ? 0.0f : rO[i];
+    }
 
-    // All four warps have left their last Q K^T: Q may be overwritten.
     const uint32_t sO = smem + kConfig.q_offset(q_position.stage, warpgroup);
+    // Part `part` of O from shared memory to memory, once all have written it.
+    const auto store = [&](int part) {
+      ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
+      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+      if (thread == 0) {
+#pragma unroll
+        for (int c = 0; c < kChunksOfPart; ++c) {
+          const int chunk = part * kChunksOfPart + c;
+          ptx::tma_store_4d<ptx::CacheUse::kOnce>(
+              &params.map_o, sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes,
+              chunk * layout::kChunkColumns, first_row, head, batch);
+        }
+        ptx::tma_store_commit();
+      }
+    };
+    // All four warps have left their last Q K^T: Q may be overwritten.
     ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
 #pragma unroll
     for (int step = 0; step < kDimV / 16; ++step) {
@@ -236,19 +273,33 @@ struct Consumer {
       }
       const layout::RowColumn at = layout::stmatrix_address(thread, step);
       ptx::stmatrix_x4(sO + layout::swizzle128(at.row, at.column, kWarpgroupRows), packed);
+      if ((step + 1) % kStepsOfPart == 0 && step + 1 < kDimV / 16) store(step / kStepsOfPart);
     }
-    repair_rows<kConfig>(params, mask_of(params), range, rO, stats, sO, thread, first_row, batch,
-                         head);
-    // The stores above, before TMA reads them.
-    ptx::fence_proxy_async();
-    ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-    if (thread == 0) {
-#pragma unroll
-      for (int chunk = 0; chunk < layout::padded_columns(kDimV) / layout::kChunkColumns; ++chunk) {
-        ptx::tma_store_4d(&params.map_o, sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes,
-                          chunk * layout::kChunkColumns, first_row, head, batch);
+    // Rows that are computed again: in one part, before O leaves. In several, the check and the
+    // barriers that it takes come after the stores, and O leaves a second time.
+    if constexpr (kConfig.q_parts == 1) {
+      const RowFaults faults = row_faults<kConfig>(rO, stats);
+      if (ptx::vote_any(faults.any())) {
+        ptx::sync_warp();  // the rows' stores, before other lanes store over them
+        repair_rows<kConfig>(params, mask_of(params), range, faults, sO, thread, first_row, batch,
+                             head);
       }
-      ptx::tma_store_commit();
+      store(0);
+    } else {
+      store(kConfig.q_parts - 1);
+      const RowFaults faults = row_faults<kConfig>(rO, stats);
+      if (ptx::barrier_red_or(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads,
+                              faults.any())) {
+        if (thread == 0) ptx::tma_store_wait();  // O is in memory and may be stored again
+        ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+        repair_rows<kConfig>(params, mask_of(params), range, faults, sO, thread, first_row, batch,
+                             head);
+#pragma unroll 1
+        for (int part = 0; part < kConfig.q_parts; ++part) store(part);
+      }
+      // Orders nothing. Where the warps need not go on together the compiler moves the descriptors
+      // of every block from vector registers (52 R2UR instead of 14 in the loop).
+      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
     }
   }
 };
@@ -264,14 +315,6 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
       ptx::barrier_arrive(turn_barrier<kConfig>(0), 2 * kWarpgroupThreads);
     }
   }
-  // Gives back the Q stage that the tile before was stored from.
-  const auto release_q = [&](int stage) {
-    if (thread == 0) {
-      ptx::tma_store_wait_read();
-      ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup));
-    }
-  };
-
   int32_t index = static_cast<int32_t>(blockIdx.x);
 #pragma unroll 1
   for (int32_t use = 0; index < params.num_tiles; ++use) {
@@ -292,19 +335,20 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
     for (int i = 0; i < kConfig.dim_v() / 2; ++i) consumer.rO[i] = 0.0f;
 
     const auto after_first = [&] {
-      if (kConfig.q_stages == 2 && use > 0) release_q(consumer.q_position.stage ^ 1);
+      if (kConfig.q_stages == 2 && use > 0) {
+        consumer.release_q(consumer.q_position.stage ^ 1);  // the tile before was stored from it
+      }
     };
-    ptx::mbarrier_wait(smem + kConfig.full_q(consumer.q_position.stage, warpgroup),
-                       consumer.q_position.phase);
     if constexpr (kConfig.skip_blocks) consumer.pass_over(range.end, tile_range.end);
     if (!range.empty()) {
       consumer.attend(range, after_first);
     } else {
+      for (int part = 0; part < kConfig.q_parts; ++part) consumer.wait_q(part);
       after_first();
     }
     consumer.finish(range, batch, head, first_row);
     if constexpr (kConfig.skip_blocks) consumer.pass_over(tile_range.begin, range.begin);
-    if constexpr (kConfig.q_stages == 1) release_q(0);
+    if constexpr (kConfig.q_stages == 1) consumer.release_q(0);
     consumer.q_position.advance();
 
     index += static_cast<int32_t>(gridDim.x);

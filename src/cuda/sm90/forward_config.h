@@ -28,6 +28,7 @@ struct ForwardConfig {
   int block_n = 0;
   int stages = 0;              // K tiles and V tiles in flight
   int q_stages = 2;            // 2: the next tile's Q arrives while this tile computes
+  int q_parts = 1;             // in which a warpgroup's Q arrives and its O leaves, by columns
   bool masked = false;         // serves masks and any scale; false: positive scale, no mask
   bool skip_rescale = true;    // keep a stale row maximum while it is off by at most 2^8
   bool order_barrier = false;  // warpgroups take turns at the tensor cores
@@ -66,6 +67,9 @@ struct ForwardConfig {
   TILEFOLD_HOST_DEVICE constexpr int q_offset(int stage, int warpgroup) const {
     return (stage * warpgroups + warpgroup) * q_bytes();
   }
+  TILEFOLD_HOST_DEVICE constexpr int q_chunks() const {  // of 64 columns, in a part
+    return layout::padded_columns(head_dim) / layout::kChunkColumns / q_parts;
+  }
   TILEFOLD_HOST_DEVICE constexpr int k_offset(int stage) const {
     return q_offset(q_stages, 0) + stage * k_bytes();
   }
@@ -81,14 +85,14 @@ struct ForwardConfig {
   TILEFOLD_HOST_DEVICE constexpr int empty_k(int stage) const { return full_k(stages + stage); }
   TILEFOLD_HOST_DEVICE constexpr int full_v(int stage) const { return full_k(2 * stages + stage); }
   TILEFOLD_HOST_DEVICE constexpr int empty_v(int stage) const { return full_k(3 * stages + stage); }
-  TILEFOLD_HOST_DEVICE constexpr int full_q(int stage, int warpgroup) const {
-    return full_k(4 * stages + stage * warpgroups + warpgroup);
+  TILEFOLD_HOST_DEVICE constexpr int full_q(int stage, int warpgroup, int part) const {
+    return full_k(4 * stages + (stage * warpgroups + warpgroup) * q_parts + part);
   }
-  TILEFOLD_HOST_DEVICE constexpr int empty_q(int stage, int warpgroup) const {
-    return full_q(q_stages + stage, warpgroup);
+  TILEFOLD_HOST_DEVICE constexpr int empty_q(int stage, int warpgroup, int part) const {
+    return full_q(q_stages + stage, warpgroup, part);
   }
   TILEFOLD_HOST_DEVICE constexpr int full_tile(int slot) const {
-    return empty_q(q_stages, 0) + slot * kBarrierBytes;
+    return empty_q(q_stages, 0, 0) + slot * kBarrierBytes;
   }
   TILEFOLD_HOST_DEVICE constexpr int empty_tile(int slot) const {
     return full_tile(kTileRingSlots + slot);
@@ -102,8 +106,10 @@ struct ForwardConfig {
     return (dtype == DType::kFloat16 || dtype == DType::kBFloat16) && head_dim % 16 == 0 &&
            dim_v() % 16 == 0 && dim_v() <= head_dim && head_dim <= kMaxHeadDim && warpgroups >= 2 &&
            warpgroups <= 4 && block_n % 16 == 0 && block_n <= 256 && stages >= 2 &&
-           (q_stages == 1 || q_stages == 2) && !(skip_blocks && (order_barrier || !masked)) &&
-           smem_bytes() <= kSharedMemoryLimit;
+           (q_stages == 1 || q_stages == 2) && (q_parts == 1 || q_parts == 2 || q_parts == 4) &&
+           (q_parts == 1 || (q_stages == 1 && head_dim % (q_parts * layout::kChunkColumns) == 0 &&
+                             dim_v() == head_dim)) &&
+           !(skip_blocks && (order_barrier || !masked)) && smem_bytes() <= kSharedMemoryLimit;
   }
 };
 

@@ -74,8 +74,10 @@ __device__ __forceinline__ void init_barriers(uint32_t smem) {
   }
   for (int stage = 0; stage < kConfig.q_stages; ++stage) {
     for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
-      ptx::mbarrier_init(smem + kConfig.full_q(stage, warpgroup), 1);
-      ptx::mbarrier_init(smem + kConfig.empty_q(stage, warpgroup), 1);
+      for (int part = 0; part < kConfig.q_parts; ++part) {
+        ptx::mbarrier_init(smem + kConfig.full_q(stage, warpgroup, part), 1);
+        ptx::mbarrier_init(smem + kConfig.empty_q(stage, warpgroup, part), 1);
+      }
     }
   }
   for (int slot = 0; slot < kTileRingSlots; ++slot) {

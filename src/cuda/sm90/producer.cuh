@@ -15,19 +15,27 @@
 
 namespace tilefold::sm90 {
 
-// Loads `rows` rows of all columns, a chunk of 64 columns at a time.
+// Loads some chunks of 64 columns of kRows rows. `destination` is where chunk 0 goes.
+template <int kChunks, int kRows, ptx::CacheUse kUse>
+__device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMap* map,
+                                            uint32_t barrier, int first_chunk, int32_t row,
+                                            int32_t head, int32_t batch) {
+  constexpr int kChunkBytes = kRows * layout::kSwizzleRowBytes;
+  ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
+#pragma unroll
+  for (int chunk = first_chunk; chunk < first_chunk + kChunks; ++chunk) {
+    ptx::tma_load_4d<kUse>(destination + chunk * kChunkBytes, map, barrier,
+                           chunk * layout::kChunkColumns, row, head, batch);
+  }
+}
+
+// All of them.
 template <int kColumns, int kRows>
 __device__ __forceinline__ void load_tile(uint32_t destination, const TensorMap* map,
                                           uint32_t barrier, int32_t row, int32_t head,
                                           int32_t batch) {
-  constexpr int kChunkBytes = kRows * layout::kSwizzleRowBytes;
-  constexpr int kChunks = layout::padded_columns(kColumns) / layout::kChunkColumns;
-  ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
-#pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    ptx::tma_load_4d(destination + chunk * kChunkBytes, map, barrier, chunk * layout::kChunkColumns,
-                     row, head, batch);
-  }
+  load_chunks<layout::padded_columns(kColumns) / layout::kChunkColumns, kRows,
+              ptx::CacheUse::kAgain>(destination, map, barrier, 0, row, head, batch);
 }
 
 template <ForwardConfig kConfig>
@@ -84,20 +92,30 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
       if (use == 0) ptx::wait_for_prior_grids();  // tile_counter.cu has set the counter to 0
       index = static_cast<int32_t>(gridDim.x + ptx::atomic_add_relaxed(params.tile_counter, 1));
     }
-    if (!range.empty()) producer.load_k(range.end - 1, head_kv, batch);
-#pragma unroll 1
-    for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
+    const auto load_q = [&] {
       const int stage = q_position.stage;
-      ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup), q_position.phase ^ 1);
-      load_tile<kConfig.head_dim, kWarpgroupRows>(
-          smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
-          smem + kConfig.full_q(stage, warpgroup), row + warpgroup * kWarpgroupRows, head, batch);
-    }
-    q_position.advance();
 #pragma unroll 1
-    for (int32_t n_block = range.end - 1; n_block >= range.begin; --n_block) {
+      for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
+#pragma unroll 1
+        for (int part = 0; part < kConfig.q_parts; ++part) {
+          ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup, part), q_position.phase ^ 1);
+          load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce>(
+              smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
+              smem + kConfig.full_q(stage, warpgroup, part), part * kConfig.q_chunks(),
+              row + warpgroup * kWarpgroupRows, head, batch);
+        }
+      }
+      q_position.advance();
+    };
+    // Where there is one stage of Q, the first blocks of K and V come before it: it has to wait for
+    // O of the tile before, they don't.
+    const bool q_late = kConfig.q_stages == 1 && use > 0 && !range.empty();
+    const int32_t q_block = q_late ? range.end - 1 : range.end;
+#pragma unroll 1
+    for (int32_t n_block = range.end; n_block >= range.begin; --n_block) {
       if (n_block > range.begin) producer.load_k(n_block - 1, head_kv, batch);
-      producer.load_v(n_block, head_kv, batch);
+      if (n_block < range.end) producer.load_v(n_block, head_kv, batch);
+      if (n_block == q_block) load_q();
     }
     if constexpr (kConfig.masked) {
       const int32_t slot = tile_slot(use);

@@ -106,46 +106,59 @@ struct RowRepair {
   }
 };
 
-// Looks at this warp's 16 rows of a finished tile and repairs those that need it, in the tile's
-// image in shared memory and in LSE. `row` is this thread's first row, `tile_row` the warpgroup's;
-// O has been written to shared memory at sO.
+// Which of a thread's two rows need repair, and why.
+struct RowFaults {
+  bool large[2] = {false, false};  // the maximum
+  bool lost[2] = {false, false};   // O, where nothing in the scores explains it
+
+  __device__ __forceinline__ bool any() const { return large[0] || large[1] || lost[0] || lost[1]; }
+};
+
 template <ForwardConfig kConfig>
-__device__ __forceinline__ void repair_rows(const ForwardParams& params, const layout::Mask& mask,
-                                            const layout::BlockRange& range,
-                                            const float (&rO)[kConfig.dim_v() / 2],
-                                            const RowStats& stats, uint32_t sO, int thread,
-                                            int32_t tile_row, int32_t batch, int32_t head) {
-  int large[2];
-  int lost[2] = {0, 0};
+__device__ __forceinline__ RowFaults row_faults(const float (&rO)[kConfig.dim_v() / 2],
+                                                const RowStats& stats) {
+  RowFaults faults;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float row_max = stats.row_max[h];
-    large[h] = (row_max > kLargestMax || row_max < -kLargestMax) && is_finite(row_max) &&
-               row_max != kInitialMax;
+    faults.large[h] = (row_max > kLargestMax || row_max < -kLargestMax) && is_finite(row_max) &&
+                      row_max != kInitialMax;
   }
   if constexpr (kConfig.masked) {
-    float probe[2] = {0.0f, 0.0f};  // NaN if an element is not finite
+    constexpr int kChains = 4;     // of a row, so that none of them waits for itself
+    float probe[2][kChains] = {};  // NaN if an element is not finite
 #pragma unroll
     for (int i = 0; i < kConfig.dim_v() / 2; ++i) {
-      probe[i / 2 % 2] = ptx::fma_rn(rO[i], 0.0f, probe[i / 2 % 2]);
+      float& chain = probe[i / 2 % 2][(i / 4 * 2 + i % 2) % kChains];
+      chain = ptx::fma_rn(rO[i], 0.0f, chain);
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
+      const float sum = quad_sum((probe[h][0] + probe[h][1]) + (probe[h][2] + probe[h][3]));
       // Where the scores themselves are not finite, the row is right as it is.
-      lost[h] = quad_sum(probe[h]) != 0.0f && is_finite(stats.row_max[h]) &&
-                is_finite(stats.row_sum[h]) && stats.row_sum[h] > 0.0f;
+      faults.lost[h] = sum != 0.0f && is_finite(stats.row_max[h]) && is_finite(stats.row_sum[h]) &&
+                       stats.row_sum[h] > 0.0f;
     }
   }
-  if (!ptx::vote_any((large[0] | large[1] | lost[0] | lost[1]) != 0)) return;
+  return faults;
+}
 
+// Computes those rows of this warp again, in O's image in shared memory at sO and in LSE.
+// `tile_row` is the warpgroup's first row. All lanes' writes to sO come before.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void repair_rows(const ForwardParams& params, const layout::Mask& mask,
+                                            const layout::BlockRange& range,
+                                            const RowFaults& faults, uint32_t sO, int thread,
+                                            int32_t tile_row, int32_t batch, int32_t head) {
   const int lane = thread % 32;
   const int32_t head_kv = head / params.heads_per_group;
-  ptx::sync_warp();  // the rows' stores, before other lanes store over them
 #pragma unroll 1
   for (int r = 0; r < 16; ++r) {
     const int owner = r % 8 * 4;
-    const bool row_large = ptx::shfl_idx(r < 8 ? large[0] : large[1], owner) != 0;
-    const bool row_lost = ptx::shfl_idx(r < 8 ? lost[0] : lost[1], owner) != 0;
+    const bool row_large =
+        ptx::shfl_idx(static_cast<int>(r < 8 ? faults.large[0] : faults.large[1]), owner) != 0;
+    const bool row_lost =
+        ptx::shfl_idx(static_cast<int>(r < 8 ? faults.lost[0] : faults.lost[1]), owner) != 0;
     const int in_tile = 16 * (thread / 32) + r;
     const int32_t row = tile_row + in_tile;
     if (!(row_large || row_lost) || row >= params.seqlen_q || mask.row_is_empty(row)) continue;

@@ -46,7 +46,7 @@ void tma_load(uint32_t destination, const void* map, uint32_t barrier, const int
               const Site& site);
 void tma_store(const void* map, uint32_t source, const int32_t (&at)[4], const Site& site);
 void tma_store_commit(const Site& site);
-void tma_store_wait_read(const Site& site);
+void tma_store_wait_read(int pending, const Site& site);
 void wgmma_fence(const Site& site);
 void wgmma_commit(const Site& site);
 void wgmma_wait(int pending, const Site& site);

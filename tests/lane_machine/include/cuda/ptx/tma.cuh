@@ -11,14 +11,18 @@ namespace tilefold::ptx {
 using lane_machine::Site;
 namespace device = lane_machine::device;
 
+enum class CacheUse { kAgain, kOnce };  // there is no cache here
+
 inline void prefetch_tensor_map(const TensorMap*) {}
 
+template <CacheUse kUse = CacheUse::kAgain>
 inline void tma_load_4d(uint32_t destination, const TensorMap* map, uint32_t barrier,
                         int32_t column, int32_t row, int32_t head, int32_t batch,
                         Site site = Site::current()) {
   device::tma_load(destination, map, barrier, {column, row, head, batch}, site);
 }
 
+template <CacheUse kUse = CacheUse::kAgain>
 inline void tma_store_4d(const TensorMap* map, uint32_t source, int32_t column, int32_t row,
                          int32_t head, int32_t batch, Site site = Site::current()) {
   device::tma_store(map, source, {column, row, head, batch}, site);
@@ -26,7 +30,13 @@ inline void tma_store_4d(const TensorMap* map, uint32_t source, int32_t column, 
 
 inline void tma_store_commit(Site site = Site::current()) { device::tma_store_commit(site); }
 
-inline void tma_store_wait_read(Site site = Site::current()) { device::tma_store_wait_read(site); }
+template <int kPending = 0>
+inline void tma_store_wait_read(Site site = Site::current()) {
+  device::tma_store_wait_read(kPending, site);
+}
+
+// What has been read is in memory at once.
+inline void tma_store_wait(Site site = Site::current()) { device::tma_store_wait_read(0, site); }
 
 inline void fence_proxy_async(Site site = Site::current()) { device::fence_proxy_async(site); }
 
