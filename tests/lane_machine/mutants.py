@@ -28,7 +28,8 @@ TILEFOLD_SM80_ROW(d160_pair_tma, .dtype = DType::kFloat16, .head_dim = 160, .blo
 #include "sm90_run.h"
 TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 64, .stages = 2, .masked = true)
 TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .skip_blocks = true)
-TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .q_parts = 2, .order_barrier = true)
+TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
+TILEFOLD_SM90_ROW(d128_parts, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .q_parts = 2, .masked = true)
 """,
 }
 CASES = [
