@@ -97,9 +97,7 @@ PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t coun
 void add_forward(nb::module_& m) {
   static PyMethodDef definition = {
       "forward", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&forward_vectorcall)),
-      METH_FASTCALL,
-      "forward(q, k, v, causal, window, scale, return_lse, empty_row_lse, out, stream, layout, "
-      "kernel, window_align, num_threads, /)\n--\n\nRuns the call."};
+      METH_FASTCALL, "Runs the call; see the stub for the arguments."};
   m.attr("forward") = nb::steal(PyCFunction_NewEx(&definition, nullptr, nullptr));
 }
 
