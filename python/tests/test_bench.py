@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tilefold import bench
@@ -67,6 +68,25 @@ def test_pictures(tmp_path: Path, suffix: str) -> None:
     assert picture.stat().st_size > 1000
     with pytest.raises(SystemExit):
         bench.main(["--csv", str(path), "--plot", str(picture), "--dtype", "fp32"])
+
+
+def test_the_peak_is_that_of_the_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace as Fake
+
+    hopper = Fake(name="NVIDIA H200", major=9, minor=0, multi_processor_count=132)
+    torch = Fake(cuda=Fake(get_device_properties=lambda device: hopper))
+    listed = Fake(stdout="NVIDIA H200 NVL, 1785\nNVIDIA H200, 1980\n")
+    monkeypatch.setattr(bench.subprocess, "run", lambda *command, **options: listed)
+    assert bench._tensor_peak(torch, "cuda") == (pytest.approx(1070.5, abs=0.1), "the tensor cores at 1980 MHz")
+    hopper.minor = 1  # a processor that is not known
+    assert bench._tensor_peak(torch, "cuda") is None
+
+    def absent(*command: Any, **options: Any) -> Any:
+        raise FileNotFoundError("nvidia-smi")
+
+    hopper.minor = 0
+    monkeypatch.setattr(bench.subprocess, "run", absent)
+    assert bench._tensor_peak(torch, "cuda") is None
 
 
 def test_a_short_run(tmp_path: Path) -> None:
