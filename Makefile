@@ -75,7 +75,7 @@ gpu-test: ## the device tests and the Python tests on this machine's GPU; writes
 	@python3 tests/gpu/run_gpu_tests.py $(BUILD)/test/tests/gpu/tilefold_gpu_tests
 	@python3 tests/gpu/run_python_tests.py --architectures "$(GPUS)"
 
-sanitize: ## the contract, unit and file tests under ASan + UBSan, the threads under TSan
+sanitize: ## the contract and the file readers under ASan + UBSan, what is threaded under TSan
 	@scripts/install_packages.sh test fuzz
 	@scripts/sanitize.sh $(JOBS)
 
@@ -90,4 +90,4 @@ install: ## build for this machine and install under PREFIX (/usr/local)
 	@cmake --install $(BUILD)/install
 
 clean: ## remove the build directories that these targets made
-	@rm -rf $(addprefix $(BUILD)/,demo test bench lint install asan tsan fuzz)
+	@rm -rf $(addprefix $(BUILD)/,demo test bench lint install asan tsan)

@@ -69,15 +69,15 @@ void Command::texts(std::string_view names, std::vector<std::string>* values,
 }
 
 template <typename T>
-void Command::integer(std::string_view names, T* value, T least, T most, std::string help) {
+void Command::integer(std::string_view names, T* value, T least, T most, const std::string& help) {
   const std::string name(names);
-  declare(names, "N", std::move(help), [=](std::string_view text) {
+  declare(names, "N", help, [=](std::string_view text) {
     *value = parse_in_range<T>(name, text, "an integer", least, most);
   });
 }
-template void Command::integer(std::string_view, int*, int, int, std::string);
-template void Command::integer(std::string_view, int64_t*, int64_t, int64_t, std::string);
-template void Command::integer(std::string_view, uint64_t*, uint64_t, uint64_t, std::string);
+template void Command::integer(std::string_view, int*, int, int, const std::string&);
+template void Command::integer(std::string_view, int64_t*, int64_t, int64_t, const std::string&);
+template void Command::integer(std::string_view, uint64_t*, uint64_t, uint64_t, const std::string&);
 
 void Command::real(std::string_view names, double* value, double least, double most,
                    std::string help) {

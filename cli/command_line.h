@@ -41,7 +41,7 @@ class Command {
              std::string help, bool split);
   /// An integer from `least` to `most`: T is int, int64_t or uint64_t.
   template <typename T>
-  void integer(std::string_view names, T* value, T least, T most, std::string help);
+  void integer(std::string_view names, T* value, T least, T most, const std::string& help);
   void real(std::string_view names, double* value, double least, double most, std::string help);
   /// Any number.
   void real(std::string_view names, std::optional<float>* value, std::string help);

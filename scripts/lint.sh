@@ -12,8 +12,8 @@ layout=$build/layout_headers.cc
   for header in src/layout/*.h; do echo "#include \"layout/$(basename "$header")\""; done
 } >"$layout"
 clang-tidy --quiet "$layout" -- -std=c++20 -Isrc -Iinclude
-# src/cpu's kernels are templates that Highway compiles once per target, and each command of cli/ includes all of CLI11 and
-# fmt: a pass over each would take minutes.
+# src/cpu's kernels are templates that Highway compiles once per target, and a command of cli/ takes 20 s: a pass over all
+# of them would take minutes.
 git ls-files 'src/core/*.cc' 'src/cpu/*.cc' 'cli/io/*.cc' 'tests/reference/*.cc' |
   grep -vE 'src/cpu/forward_targets\.cc|no_cuda\.cc|_cuda\.cc' |
   xargs -P "$jobs" -n 1 clang-tidy --quiet -p "$build"
