@@ -2,6 +2,7 @@
 #include "cli/command_line.h"
 
 #include <fmt/core.h>
+#include <getopt.h>
 
 #include <algorithm>
 #include <charconv>
@@ -124,42 +125,62 @@ void Command::take_argument(std::string_view text) {
 }
 
 bool Command::parse(std::span<char* const> arguments) {
-  bool options_ended = false;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string_view text = arguments[i];
-    if (options_ended || text.size() < 2 || text[0] != '-') {
-      take_argument(text);
+  // What getopt_long returns for options_[i]: kFirst + i, or the letter of its short name.
+  constexpr int kFirst = 256;
+  constexpr int kArgument = 1;
+  constexpr int kUnknown = '?';
+  constexpr int kMissingValue = ':';
+  std::string short_options = "-:h";
+  std::vector<::option> long_options;
+  for (size_t i = 0; i < options_.size(); ++i) {
+    const bool is_flag = options_[i].value_name.empty();
+    long_options.push_back({options_[i].name.c_str() + 2, is_flag ? no_argument : required_argument,
+                            nullptr, kFirst + static_cast<int>(i)});
+    if (options_[i].short_name.empty()) continue;
+    short_options += options_[i].short_name.substr(1) + (is_flag ? "" : ":");
+  }
+  long_options.push_back({"help", no_argument, nullptr, 'h'});
+  long_options.push_back({});
+  const auto option_of = [&](int value) {
+    if (value >= kFirst) return &options_[value - kFirst];
+    return find(std::string{'-', static_cast<char>(value)});
+  };
+
+  std::vector<char*> words = {name_.data()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  words.push_back(nullptr);
+  const auto num_words = static_cast<int>(words.size()) - 1;
+  opterr = 0;
+  optind = 0;  // begin anew
+  int found;
+  while ((found = getopt_long(num_words, words.data(), short_options.c_str(), long_options.data(),
+                              nullptr)) != -1) {
+    if (found == 'h') return false;
+    if (found == kArgument) {
+      take_argument(optarg);
       continue;
     }
-    if (text == "--") {
-      options_ended = true;
-      continue;
+    const bool is_wrong = found == kUnknown || found == kMissingValue;
+    Option* const option = option_of(is_wrong ? optopt : found);
+    const std::string_view word = words[optind - 1];
+    if (option == nullptr) {
+      throw UsageError(optopt != 0 ? std::string{'-', static_cast<char>(optopt)}
+                                   : std::string(word.substr(0, word.find('='))),
+                       name_ + " has no such option");
     }
-    if (text == "--help" || text == "-h") return false;
-    // The value may stand in the same argument: --name=value, -nvalue.
-    std::optional<std::string_view> value;
-    if (text[1] != '-' && text.size() > 2) {
-      value = text.substr(2);
-      text = text.substr(0, 2);
-    } else if (const size_t equals = text.find('='); equals != std::string_view::npos) {
-      value = text.substr(equals + 1);
-      text = text.substr(0, equals);
+    if (found == kUnknown) {
+      throw UsageError(option->name,
+                       fmt::format("'{}'; it takes no value", word.substr(word.find('=') + 1)));
     }
-    Option* option = find(text);
-    if (option == nullptr) throw UsageError(text, name_ + " has no such option");
+    if (found == kMissingValue) {
+      throw UsageError(option->name, fmt::format("its value {} is missing", option->value_name));
+    }
     if (option->times_given++ > 0 && !option->is_list) {
       throw UsageError(option->name, "given more than once");
     }
-    if (option->value_name.empty()) {
-      if (value) throw UsageError(option->name, fmt::format("'{}'; it takes no value", *value));
-    } else if (!value) {
-      if (i + 1 == arguments.size()) {
-        throw UsageError(option->name, fmt::format("its value {} is missing", option->value_name));
-      }
-      value = arguments[++i];
-    }
-    option->set(value.value_or(""));
+    option->set(option->value_name.empty() ? "" : optarg);
   }
+  for (int i = optind; i < num_words; ++i) take_argument(words[i]);  // what follows "--"
   check_combination();
   return true;
 }

@@ -21,9 +21,10 @@ class UsageError : public std::runtime_error {
 
 /// One command of the program.
 ///
-/// Options are written `--name value`, `--name=value`, `-n value` or `-nvalue`; what follows `--`
-/// is no option. An option takes the argument after it whatever that begins with (`--window -1,0`),
-/// and may be given once, unless it is a list. The pointers given here must outlive parse().
+/// Options are written `--name value`, `--name=value`, `-n value` or `-nvalue`, as getopt_long
+/// takes them; what follows `--` is no option. An option takes the argument after it whatever that
+/// begins with (`--window -1,0`), and may be given once, unless it is a list. The pointers given
+/// here must outlive parse(), which is not for several threads at once.
 class Command {
  public:
   /// \param name    As it is typed.
