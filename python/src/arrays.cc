@@ -40,8 +40,12 @@ Adapter make_adapter(nb::handle type) {
   adapter.empty_float32 = attribute(made, "empty_float32");
   adapter.current_stream = attribute(made, "current_stream");
   adapter.redirect = attribute(made, "redirect");
-  adapter.check = attribute(made, "check");
   adapter.gradients_on = attribute(made, "gradients_on");
+  adapter.num_modes = attribute(made, "num_modes");
+  adapter.tracing_state = attribute(made, "tracing_state");
+  adapter.intercepted = attribute(made, "intercepted");
+  adapter.forward_ad = attribute(made, "forward_ad");
+  adapter.refuse_tangents = attribute(made, "refuse_tangents");
   adapter.empty_strided_cuda = attribute(made, "empty_strided_cuda");
   adapter.current_cuda_device = attribute(made, "current_cuda_device");
   const nb::object dtypes = attribute(made, "dtypes");
@@ -136,7 +140,6 @@ void View::refuse_negative_view(nb::handle array, const char* name) const {
 
 void View::read(const Adapter& adapter, nb::handle array, const char* name, Layout layout,
                 nb::handle stream) {
-  if (!adapter.check.is_none()) adapter.check(name, array);
   if (adapter.api != nullptr) {
     if (adapter.api->view_object(array.ptr(), &tensor_) != 0) {
       nb::python_error reason;

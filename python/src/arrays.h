@@ -22,7 +22,6 @@ struct Adapter {
   nb::object empty_float32;       // array, shape -> float32 array on its device
   nb::object current_stream;      // array -> int, the CUDA stream that the library works on
   nb::object redirect;            // called with forward()'s arguments in its place, or None
-  nb::object check;               // name, array -> None, or an exception; or None
   nb::object empty_strided_cuda;  // shape, strides, dtype -> array on the current device, or None
   nb::object current_cuda_device;  // () -> int; None where there is one device only
   nb::object float16;              // dtypes, for empty_strided_cuda
@@ -31,6 +30,12 @@ struct Adapter {
   const ExchangeApi* api = nullptr;
   bool watches_gradients = false;  // arrays have `requires_grad`
   nb::object gradients_on;         // () -> bool
+  // Of PyTorch's plain tensors, whose calls do not pass its dispatcher; None for others.
+  nb::object num_modes;        // () -> int, dispatch modes that want to see every operator
+  nb::object tracing_state;    // () -> None unless torch.jit.trace is recording
+  nb::object intercepted;      // called with forward()'s arguments where one of them is on
+  nb::object forward_ad;       // dict of a module whose _current_level is below 0 when it is off
+  nb::object refuse_tangents;  // arrays of a call -> None, or an exception
 };
 
 // The adapter of `array`'s type. Throws TypeError (naming the argument) for what is not an array.

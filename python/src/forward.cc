@@ -29,12 +29,41 @@ const Adapter& adapter_like(const Adapter& first, nb::handle q, nb::handle array
 }
 
 void refuse_gradient(nb::handle array, const char* name) {
-  if (nb::getattr(array, "requires_grad").ptr() != Py_True) return;
+  // PERF: an interned name, three times a call; by a C string each would make and hash a new str.
+  static PyObject* const attribute = PyUnicode_InternFromString("requires_grad");
+  const nb::object wanted = nb::steal(PyObject_GetAttr(array.ptr(), attribute));
+  if (!wanted.is_valid()) throw nb::python_error();
+  if (wanted.ptr() != Py_True) return;
   PyErr_Format(PyExc_NotImplementedError,
                "%s: it requires a gradient, and this version has no backward pass; call under "
                "torch.no_grad() or torch.inference_mode(), or pass %s.detach()",
                name, name);
   throw nb::python_error();
+}
+
+nb::object call0(nb::handle function) {
+  PyObject* arguments[] = {nullptr};
+  PyObject* result =
+      PyObject_Vectorcall(function.ptr(), arguments + 1, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+// Whether something records or watches PyTorch's operators, and would see none of this call.
+bool is_watched(const Adapter& adapter) {
+  if (adapter.num_modes.is_none()) return false;
+  return PyObject_IsTrue(call0(adapter.num_modes).ptr()) == 1 ||
+         !call0(adapter.tracing_state).is_none();
+}
+
+bool in_forward_ad(const Adapter& adapter) {
+  if (adapter.forward_ad.is_none()) return false;
+  static PyObject* const name = PyUnicode_InternFromString("_current_level");
+  PyObject* level = PyDict_GetItemWithError(adapter.forward_ad.ptr(), name);  // borrowed
+  if (level == nullptr) return false;
+  const long number = PyLong_AsLong(level);
+  if (number == -1) PyErr_Clear();
+  return number >= 0;
 }
 
 bool is_served(const DLDataType& dtype) {
@@ -274,16 +303,20 @@ DLDataType dtype_named(nb::handle name) {
 }  // namespace
 
 nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
-                   bool return_lse, nb::handle out, nb::handle stream) {
+                   bool return_lse, nb::handle out, nb::handle stream, Entry entry) {
   const Adapter& adapter = adapter_of(q, "q");
   const Adapter& adapter_k = adapter_like(adapter, q, k, "k");
   const Adapter& adapter_v = adapter_like(adapter, q, v, "v");
+  const bool watched = entry == Entry::kUser && is_watched(adapter);
   for (const Adapter* one : {&adapter, &adapter_k, &adapter_v}) {
-    if (one->redirect.is_none()) continue;
-    return one->redirect(q, k, v, arguments.causal, arguments.window, arguments.scale, return_lse,
-                         arguments.empty_row_lse, out, stream, arguments.layout, arguments.kernel,
-                         arguments.window_align, arguments.num_threads);
+    const nb::object& redirect =
+        one->redirect.is_none() && watched ? one->intercepted : one->redirect;
+    if (redirect.is_none()) continue;
+    return redirect(q, k, v, arguments.causal, arguments.window, arguments.scale, return_lse,
+                    arguments.empty_row_lse, out, stream, arguments.layout, arguments.kernel,
+                    arguments.window_align, arguments.num_threads);
   }
+  if (in_forward_ad(adapter)) adapter.refuse_tangents(q, k, v, out);
   if (adapter.watches_gradients && nb::cast<bool>(adapter.gradients_on())) {
     refuse_gradient(q, "q");
     refuse_gradient(k, "k");

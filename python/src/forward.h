@@ -7,9 +7,13 @@
 
 namespace tilefold::python {
 
+// Who calls: a user, whose call PyTorch's tracers and modes must see, or the operator that they
+// saw.
+enum class Entry { kUser, kOperator };
+
 // Runs the call; returns o, or (o, lse).
 nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,
-                   bool return_lse, nb::handle out, nb::handle stream);
+                   bool return_lse, nb::handle out, nb::handle stream, Entry entry);
 
 // tilefold_explain()'s text.
 nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& arguments,

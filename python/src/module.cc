@@ -64,9 +64,10 @@ bool is_true(nb::handle value) {
 }
 
 // forward(q, k, v, causal, window, scale, return_lse, empty_row_lse, out, stream, layout, kernel,
-// window_align, num_threads), all by position.
+// window_align, num_threads), all by position; forward_of_operator() likewise.
 //
 // PERF: called by CPython itself; nanobind would look for names and overloads at each call.
+template <Entry entry>
 PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t count) {
   if (count != 14) {
     PyErr_Format(PyExc_TypeError, "forward() takes 14 arguments, %zd are given", count);
@@ -76,7 +77,7 @@ PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t coun
     const Arguments arguments = {values[3],  values[4],  values[5],  values[7],
                                  values[10], values[11], values[12], values[13]};
     return forward(values[0], values[1], values[2], arguments, is_true(values[6]), values[8],
-                   values[9])
+                   values[9], entry)
         .release()
         .ptr();
   } catch (nb::python_error& error) {
@@ -94,11 +95,12 @@ PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t coun
   return nullptr;
 }
 
-void add_forward(nb::module_& m) {
+template <Entry entry>
+void add_forward(nb::module_& m, const char* name) {
   static PyMethodDef definition = {
-      "forward", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&forward_vectorcall)),
+      name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&forward_vectorcall<entry>)),
       METH_FASTCALL, "Runs the call; see the stub for the arguments."};
-  m.attr("forward") = nb::steal(PyCFunction_NewEx(&definition, nullptr, nullptr));
+  m.attr(name) = nb::steal(PyCFunction_NewEx(&definition, nullptr, nullptr));
 }
 
 }  // namespace
@@ -108,27 +110,26 @@ NB_MODULE(_core, m) {
   m.def("version", [] { return tilefold_version(); });
   m.def("devices", &devices);
   m.def("kernels", &kernels);
-  add_forward(m);
+  add_forward<Entry::kUser>(m, "forward");
+  add_forward<Entry::kOperator>(m, "forward_of_operator");
   m.def(
       "explain",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,
-         nb::handle scale, nb::handle return_lse, nb::handle layout, nb::handle kernel,
-         nb::handle window_align) {
-        const nb::str empty_row_lse("+inf");
-        const nb::int_ num_threads(0);
+         nb::handle scale, nb::handle return_lse, nb::handle empty_row_lse, nb::handle layout,
+         nb::handle kernel, nb::handle window_align, nb::handle num_threads) {
         const Arguments arguments = {causal, window, scale,        empty_row_lse,
                                      layout, kernel, window_align, num_threads};
         return explain(q, k, v, arguments, is_true(return_lse));
       },
       nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("causal").none(),
       nb::arg("window").none(), nb::arg("scale").none(), nb::arg("return_lse").none(),
-      nb::arg("layout").none(), nb::arg("kernel").none(), nb::arg("window_align").none());
+      nb::arg("empty_row_lse").none(), nb::arg("layout").none(), nb::arg("kernel").none(),
+      nb::arg("window_align").none(), nb::arg("num_threads").none());
   m.def(
       "validate",
       [](nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::handle dtype,
          nb::handle causal, nb::handle window, nb::handle scale, nb::handle empty_row_lse,
-         nb::handle layout, nb::handle window_align, nb::handle num_threads) {
-        const nb::object kernel = nb::none();
+         nb::handle layout, nb::handle kernel, nb::handle window_align, nb::handle num_threads) {
         const Arguments arguments = {causal, window, scale,        empty_row_lse,
                                      layout, kernel, window_align, num_threads};
         validate(q_shape, k_shape, v_shape, dtype, arguments);
@@ -136,7 +137,7 @@ NB_MODULE(_core, m) {
       nb::arg("q_shape").none(), nb::arg("k_shape").none(), nb::arg("v_shape").none(),
       nb::arg("dtype").none(), nb::arg("causal").none(), nb::arg("window").none(),
       nb::arg("scale").none(), nb::arg("empty_row_lse").none(), nb::arg("layout").none(),
-      nb::arg("window_align").none(), nb::arg("num_threads").none());
+      nb::arg("kernel").none(), nb::arg("window_align").none(), nb::arg("num_threads").none());
   m.def("c_call_seconds", &c_call_seconds, nb::arg("q").none(), nb::arg("k").none(),
         nb::arg("v").none(), nb::arg("o").none(), nb::arg("repeats"));
   m.def("xla_handlers", [] {

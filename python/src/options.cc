@@ -23,6 +23,14 @@ std::string_view text_of(nb::handle value) {
   return {text, static_cast<size_t>(length)};
 }
 
+// numpy.bool_ is no bool, yet it is what comparing an array's elements gives.
+bool is_numpy_bool(nb::handle value) {
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  const std::string module = nb::str(nb::getattr(type, "__module__")).c_str();
+  const std::string name = nb::str(nb::getattr(type, "__name__")).c_str();
+  return module == "numpy" && (name == "bool" || name == "bool_");
+}
+
 int32_t parse_causal(nb::handle value, int64_t seqlen_q, int64_t seqlen_k) {
   if (value.ptr() == Py_False || value.is_none()) return TILEFOLD_CAUSAL_NONE;
   if (value.ptr() == Py_True) {
@@ -37,6 +45,9 @@ int32_t parse_causal(nb::handle value, int64_t seqlen_q, int64_t seqlen_k) {
   const std::string_view text = text_of(value);
   if (text == "top_left") return TILEFOLD_CAUSAL_TOP_LEFT;
   if (text == "bottom_right") return TILEFOLD_CAUSAL_BOTTOM_RIGHT;
+  if (is_numpy_bool(value)) {
+    return parse_causal(PyObject_IsTrue(value.ptr()) == 1 ? Py_True : Py_False, seqlen_q, seqlen_k);
+  }
   refuse("causal is " + shown(value) +
          "; accepted: False, True (where Nq = Nk), 'top_left', 'bottom_right'");
 }
@@ -90,8 +101,9 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
   options->causal = parse_causal(arguments.causal, seqlen_q, seqlen_k);
   parse_window(arguments.window, options);
   if (!arguments.scale.is_none()) {
-    const double scale = PyFloat_AsDouble(arguments.scale.ptr());
-    if (scale == -1.0 && PyErr_Occurred()) {
+    const bool is_bool = PyBool_Check(arguments.scale.ptr());
+    const double scale = is_bool ? -1.0 : PyFloat_AsDouble(arguments.scale.ptr());
+    if (is_bool || (scale == -1.0 && PyErr_Occurred())) {
       PyErr_Clear();
       throw nb::type_error(
           ("scale is " + shown(arguments.scale) + "; accepted: None (1/sqrt(D)), or a number")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -225,8 +227,6 @@ def test_calls_from_several_threads(rng: np.random.Generator) -> None:
 
 
 def test_nothing_is_kept_alive() -> None:
-    import sys
-
     q = np.ones((1, 1, 4, 8), np.float32)
     tilefold.attention(q, q, q)
     before = sys.getrefcount(q)
@@ -259,3 +259,63 @@ def test_any_dlpack_array(rng: np.random.Generator) -> None:
         tilefold.attention(Wrapped(q), Wrapped(q), Wrapped(q))
     with pytest.raises(TypeError, match="one library"):
         tilefold.attention(Wrapped(q), q, q)
+
+
+def test_a_forked_process_computes_too() -> None:
+    # In a process of its own: this one may hold threads of other libraries, which a fork may not.
+    script = """
+import os, sys, time
+import numpy as np
+import tilefold
+
+q = np.random.default_rng(1).standard_normal((1, 8, 256, 64)).astype(np.float32)
+expected = tilefold.attention(q, q, q, num_threads=2)
+child = os.fork()
+if child == 0:
+    same = all(
+        np.array_equal(tilefold.attention(q, q, q, num_threads=n), expected) for n in (0, 1, 2)
+    )
+    os._exit(0 if same else 1)
+for _ in range(300):
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        sys.exit(status)
+    time.sleep(0.1)
+os.kill(child, 9)
+sys.exit("the child hangs")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("name", ["float64", "int64", "uint8", "complex64"])
+def test_dtypes_that_are_not_served_are_named(name: str) -> None:
+    q = np.ones((1, 1, 2, 4), name)
+    with pytest.raises(TypeError, match=f"q: its dtype is {name}; accepted: float16, bfloat16, flo"):
+        tilefold.attention(q, q, q)
+
+
+def test_booleans() -> None:
+    q = np.ones((1, 1, 2, 4), np.float32)
+    expected = tilefold.attention(q, q, q, causal=True)
+    assert np.array_equal(tilefold.attention(q, q, q, causal=np.True_), expected)
+    tilefold.attention(q, q, q, causal=np.False_)
+    with pytest.raises(TypeError, match="scale is True"):
+        tilefold.attention(q, q, q, scale=True)
+
+
+def test_submodules_without_an_import_and_a_stub_of_pytorch() -> None:
+    script = """
+import sys, types
+sys.modules["torch"] = types.ModuleType("torch")
+import numpy as np
+import tilefold
+
+assert not {"jax", "tilefold.jax", "tilefold.sdpa"} & set(sys.modules)
+q = np.ones((1, 2, 3, 4), np.float32)
+tilefold.attention(q, q, q)
+assert tilefold.flash_attn.flash_attn_func(q, q, q).shape == q.shape
+assert not hasattr(tilefold, "nothing")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -102,3 +102,64 @@ def test_compiles() -> None:
         sdpa.scaled_dot_product_attention, fullgraph=True, backend="aot_eager"
     )
     torch.testing.assert_close(compiled(q, q, q, is_causal=True), PYTORCH(q, q, q, is_causal=True))
+
+
+def test_compiled_code_falls_back_in_one_graph() -> None:
+    torch._dynamo.reset()
+    q, mask = normal(1, 2, 6, 8), torch.ones(6, 6, dtype=torch.bool).tril()
+    compiled = torch.compile(
+        sdpa.scaled_dot_product_attention, fullgraph=True, backend="aot_eager"
+    )
+    torch.testing.assert_close(compiled(q, q, q, attn_mask=mask), PYTORCH(q, q, q, attn_mask=mask))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast(compiled: bool) -> None:
+    torch._dynamo.reset()
+    call: Any = sdpa.scaled_dot_product_attention
+    if compiled:
+        call = torch.compile(call, fullgraph=True, backend="aot_eager")
+    q = normal(1, 2, 6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        o = call(q, q.half(), q)
+        expected = PYTORCH(q, q.half(), q)
+    assert o.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(o, expected, rtol=3e-2, atol=3e-2)
+
+
+def test_falls_back_wherever_pytorch_works() -> None:
+    from torch.autograd import forward_ad
+
+    q = normal(1, 2, 6, 8)
+    lazy = torch.view_as_complex(normal(1, 2, 6, 8, 2)).conj().imag
+    call = sdpa.scaled_dot_product_attention
+    with pytest.warns(sdpa.FallbackWarning, match="head dim is 0"):
+        torch.testing.assert_close(call(q[..., :0], q[..., :0], q), PYTORCH(q[..., :0], q[..., :0], q))
+    with pytest.warns(sdpa.FallbackWarning, match="negated"):
+        torch.testing.assert_close(call(lazy, q, q), PYTORCH(lazy, q, q))
+    with pytest.warns(sdpa.FallbackWarning, match="not finite"):
+        call(q, q, q, scale=float("nan"))
+    with pytest.warns(sdpa.FallbackWarning, match="torch.func"):
+        torch.testing.assert_close(torch.vmap(call)(q[None], q[None], q[None])[0], PYTORCH(q, q, q))
+    # PyTorch's own kernel for the CPU has no forward-mode rule; its formula in operators has.
+    only_math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with forward_ad.dual_level(), only_math:
+        with pytest.warns(sdpa.FallbackWarning, match="tangent"):
+            o = call(forward_ad.make_dual(q, torch.ones_like(q)), q, q)
+        assert forward_ad.unpack_dual(o).tangent is not None
+
+
+def test_a_device_that_tilefold_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdpa, "_usable", {})
+    listed = [{"type": "cuda", "index": 1, "usable": True}, {"type": "cpu", "index": 0, "usable": True}]
+    monkeypatch.setattr(sdpa._core, "devices", lambda: listed)
+    assert [sdpa._is_usable(index) for index in (1, 0)] == [True, False]
+
+
+def test_a_warning_that_is_an_error_comes_again() -> None:
+    q = normal(1, 2, 6, 8).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(sdpa.FallbackWarning):
+                sdpa.scaled_dot_product_attention(q, q, q)

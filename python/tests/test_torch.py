@@ -200,10 +200,124 @@ def test_fake_tensors_and_export() -> None:
     assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
 
 
-def test_subclasses() -> None:
-    class Named(torch.Tensor):
-        pass
+def test_traces_record_the_call() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._python_dispatch import TorchDispatchMode
 
+    def call(q: Any) -> Any:
+        return tilefold.attention(q, q, q, causal=True, window=(3, None), scale=0.3)
+
+    q, other = normal(1, 2, 6, 8), normal(1, 2, 6, 8, seed=2)
+    traced = torch.jit.trace(call, (q,), check_trace=False)
+    assert torch.equal(traced(other), call(other))
+    assert torch.equal(make_fx(call)(q)(other), call(other))
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    names: Any = []
+    with Log():
+        assert torch.equal(tilefold.attention(q, q, q), tilefold.attention(q, q, q))
+    assert names.count("tilefold.attention.default") == 2
+    with Log(), torch._C._DisableTorchDispatch():
+        tilefold.attention(q, q, q)
+    with Log(), pytest.raises(ValueError, match="out: its shape"):
+        tilefold.attention(q, q, q, out=torch.empty(3, 2, 6, 8))
+
+
+def test_forward_mode_ad_is_refused() -> None:
+    from torch.autograd import forward_ad
+
+    q = normal(1, 2, 6, 8)
+    with forward_ad.dual_level():
+        tilefold.attention(q, q, q)
+        for index, name in enumerate("qkv"):
+            tensors = [q, q, q]
+            tensors[index] = forward_ad.make_dual(q, torch.ones_like(q))
+            with pytest.raises(NotImplementedError, match=f"{name}: it has a tangent"):
+                tilefold.attention(*tensors)
+            with pytest.raises(NotImplementedError, match=f"{name}: it has a tangent"):
+                torch.ops.tilefold.attention(
+                    *tensors, "none", None, None, None, "+inf", "BHND", None, "auto", 0
+                )
+
+
+class Named(torch.Tensor):
+    pass
+
+
+OUT_FAULTS = {
+    "dtype": (TypeError, "out: its dtype is torch.int32"),
+    "shape": (ValueError, "out: its shape is"),
+    "input": (ValueError, "overlaps"),
+    "kind": (TypeError, "one library"),
+    "gradient": (NotImplementedError, "out: it requires a gradient"),
+}
+
+
+@pytest.mark.parametrize("what", OUT_FAULTS)
+@pytest.mark.parametrize("where", ["compiled", "subclass"])
+def test_an_unsound_out_is_refused_by_the_operators_too(what: str, where: str) -> None:
+    torch._dynamo.reset()
+    q = normal(1, 2, 6, 8)
+    if where == "subclass":
+        q = q.as_subclass(Named)
+    out = {
+        "dtype": torch.zeros(1, 2, 6, 8, dtype=torch.int32),
+        "shape": torch.zeros(3, 2, 6, 8),
+        "input": q,
+        "kind": [1.0],
+        "gradient": torch.zeros(1, 2, 6, 8, requires_grad=True),
+    }[what]
+
+    def call(q: Any, out: Any) -> Any:
+        return tilefold.attention(q, q, q, out=out)
+
+    kind, words = OUT_FAULTS[what]
+    if where == "compiled":
+        call = torch.compile(call, fullgraph=True, backend="eager")
+        kind = Exception
+    with pytest.raises(kind, match=words):
+        call(q, out)
+
+
+@pytest.mark.parametrize("where", ["compiled", "subclass"])
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"window": 5}, ValueError, "window is 5"),
+        ({"window": (1, 2, 3)}, ValueError, "window is"),
+        ({"window": (1.5, 2)}, TypeError, "accepted: an int"),
+        ({"causal": 1}, ValueError, "causal is 1"),
+        ({"scale": "x"}, TypeError, "scale is 'x'"),
+        ({"scale": True}, TypeError, "scale is True"),
+        ({"layout": 3}, ValueError, "layout is 3"),
+        ({"kernel": 3}, TypeError, "kernel is 3"),
+        ({"num_threads": "x"}, TypeError, "num_threads is 'x'"),
+    ],
+)
+def test_options_of_wrong_types_in_the_operators(
+    where: str, options: Any, kind: Any, words: str
+) -> None:
+    torch._dynamo.reset()
+    q = normal(1, 2, 6, 8)
+    with pytest.raises(kind, match=words):
+        tilefold.attention(q, q, q, **options)
+
+    def call(q: Any) -> Any:
+        return tilefold.attention(q, q, q, **options)
+
+    if where == "compiled":
+        with pytest.raises(Exception, match=words):
+            torch.compile(call, fullgraph=True, backend="eager")(q)
+    else:
+        with pytest.raises(kind, match=words):
+            call(q.as_subclass(Named))
+
+
+def test_subclasses() -> None:
     q = normal(1, 2, 6, 8)
     named = q.as_subclass(Named)
     expected = tilefold.attention(q, q, q)

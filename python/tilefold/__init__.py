@@ -8,9 +8,23 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tilefold import _core
 from tilefold._attention import attention
 from tilefold._inventory import Device, Explanation, Kernel, devices, explain, kernels
+
+if TYPE_CHECKING:
+    from tilefold import flash_attn, jax, sdpa
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Imported when first asked for: jax and sdpa import JAX and PyTorch.
+        if name in ("flash_attn", "jax", "sdpa"):
+            return importlib.import_module(f"tilefold.{name}")
+        raise AttributeError(f"module 'tilefold' has no attribute '{name}'")
+
 
 __version__: str = _core.version()
 

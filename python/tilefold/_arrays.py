@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 Shape = Tuple[int, ...]
 
@@ -27,8 +27,17 @@ class Adapter:
     """(array, the caller's `stream`) -> the CUDA stream to work on."""
     redirect: Optional[Callable[..., Any]] = None
     """Called with forward()'s arguments in its place."""
-    check: Optional[Callable[[str, Any], None]] = None
     gradients_on: Optional[Callable[[], bool]] = None
+    num_modes: Optional[Callable[[], int]] = None
+    """How many of PyTorch's dispatch modes are on; None for arrays whose calls they see anyway."""
+    tracing_state: Optional[Callable[[], Any]] = None
+    """None unless torch.jit.trace is recording."""
+    intercepted: Optional[Callable[..., Any]] = None
+    """Called with forward()'s arguments in its place where a mode or a trace is on."""
+    forward_ad: Optional[Dict[str, Any]] = None
+    """A module's names: its `_current_level` is below 0 unless forward-mode AD is on."""
+    refuse_tangents: Optional[Callable[..., None]] = None
+    """Raises for an array of a call that carries a tangent of forward-mode AD."""
     use_exchange_api: bool = False
     empty_strided_cuda: Optional[Callable[[Shape, Shape, Any], Any]] = None
     """(shape, strides, dtype) -> array on the current CUDA device: quicker than `empty_like`."""
@@ -41,14 +50,14 @@ class Adapter:
 def adapt(kind: type) -> Adapter:
     """The adapter of an array type; TypeError for a type whose objects are no arrays."""
     library = kind.__module__.partition(".")[0]
-    torch = sys.modules.get("torch")
-    if torch is not None and issubclass(kind, torch.Tensor):
+    torch: Any = sys.modules.get("torch")
+    if issubclass(kind, getattr(torch, "Tensor", ())):
         return _torch_adapter(torch, kind)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and issubclass(kind, numpy.ndarray):
+    numpy: Any = sys.modules.get("numpy")
+    if issubclass(kind, getattr(numpy, "ndarray", ())):
         return _numpy_adapter(numpy, kind)
-    jax = sys.modules.get("jax")
-    if jax is not None and issubclass(kind, (jax.Array, jax.core.Tracer)):
+    jax: Any = sys.modules.get("jax")
+    if hasattr(jax, "Array") and issubclass(kind, (jax.Array, jax.core.Tracer)):
         return _jax_adapter()
     if library == "cupy" and kind.__name__ == "ndarray":
         return _cupy_adapter(sys.modules["cupy"])
@@ -88,8 +97,15 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
 
         return _torch.attention(*arguments)
 
+    def refuse_tangents(*tensors: Any) -> None:
+        from tilefold import _torch
+
+        _torch.refuse_tangents(*tensors)
+
     def current_stream(array: Any, stream: Any) -> int:
         return int(torch.cuda.current_stream(array.device).cuda_stream)
+
+    from torch.autograd import forward_ad
 
     # What PyTorch's own generated code allocates with; a subclass goes through the dispatcher.
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -109,6 +125,12 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
         # how to intercept.
         redirect=None if plain else redirect,
         gradients_on=torch.is_grad_enabled,
+        # What records or watches operators sees a plain tensor's call as one, too.
+        num_modes=torch._C._len_torch_dispatch_stack if plain else None,
+        tracing_state=torch._C._get_tracing_state if plain else None,
+        intercepted=redirect if plain else None,
+        forward_ad=vars(forward_ad),
+        refuse_tangents=refuse_tangents,
         use_exchange_api=True,
         empty_strided_cuda=empty_strided_cuda,
         current_cuda_device=torch._C._cuda_getDevice if several else None,

@@ -149,7 +149,11 @@ def attention(
     """
     run: Any = _core.forward
     torch = sys.modules.get("torch")
-    if torch is not None and torch.compiler.is_dynamo_compiling():
+    try:
+        compiling = torch is not None and torch.compiler.is_dynamo_compiling()
+    except AttributeError:  # something else under PyTorch's name, or PyTorch half imported
+        compiling = False
+    if compiling:
         from tilefold._torch import attention as run
     elif stream is not None:
         from tilefold._streams import forward as run

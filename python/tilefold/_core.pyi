@@ -24,6 +24,23 @@ def forward(
     num_threads: int,
     /,
 ) -> Any: ...
+def forward_of_operator(
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: Any,
+    window: Any,
+    scale: Optional[float],
+    return_lse: bool,
+    empty_row_lse: str,
+    out: Any,
+    stream: Any,
+    layout: str,
+    kernel: Optional[str],
+    window_align: str,
+    num_threads: int,
+    /,
+) -> Any: ...
 def explain(
     q: Any,
     k: Any,
@@ -32,9 +49,11 @@ def explain(
     window: Any,
     scale: Optional[float],
     return_lse: bool,
+    empty_row_lse: str,
     layout: str,
     kernel: Optional[str],
     window_align: str,
+    num_threads: int,
 ) -> str: ...
 def validate(
     q_shape: Sequence[int],
@@ -46,6 +65,7 @@ def validate(
     scale: Optional[float],
     empty_row_lse: str,
     layout: str,
+    kernel: Optional[str],
     window_align: str,
     num_threads: int,
 ) -> None: ...

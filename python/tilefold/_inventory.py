@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from tilefold import _core
 
 if TYPE_CHECKING:
-    from tilefold._attention import Causal, Layout, Window, WindowAlign
+    from tilefold._attention import Causal, EmptyRowLse, Layout, Window, WindowAlign
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,33 @@ def explain(
     window: Window = None,
     scale: Optional[float] = None,
     return_lse: bool = False,
+    empty_row_lse: EmptyRowLse = "+inf",
     layout: Layout = "BHND",
     kernel: Optional[str] = None,
     window_align: WindowAlign = "auto",
+    num_threads: int = 0,
 ) -> Explanation:
     """Which kernel :func:`tilefold.attention` would run for the same arguments; runs nothing.
 
-    Args: as those of :func:`tilefold.attention`.
+    Args: as those of :func:`tilefold.attention`. It has no ``out`` and no ``stream``: it takes the
+        output to be one that the call would make.
 
     Raises: as :func:`tilefold.attention` for unsound arguments. A call that no kernel serves is no
     error here: ``kernel`` is None then.
     """
     text = _core.explain(
-        q, k, v, causal, window, scale, return_lse, layout, kernel, window_align
+        q,
+        k,
+        v,
+        causal,
+        window,
+        scale,
+        return_lse,
+        empty_row_lse,
+        layout,
+        kernel,
+        window_align,
+        num_threads,
     ).rstrip("\n")
     first, _, rest = text.partition("\n")
     names = {fields["name"] for fields in _core.kernels()}

@@ -25,8 +25,8 @@ def _current(array: Any, stream: Any) -> ContextManager[Any]:
     Memory that a call allocates must belong to the stream that it works on: both libraries' caching
     allocators hand a freed block to the next taker on the stream that it was allocated for.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "Tensor") and isinstance(array, torch.Tensor):
         if not array.is_cuda:
             return contextlib.nullcontext()
         if isinstance(stream, int):

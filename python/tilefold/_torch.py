@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
+from torch.autograd import forward_ad
 
 from tilefold import _core
 
@@ -25,6 +26,22 @@ def _check_gradients(*tensors: torch.Tensor) -> None:
             f"{name}: it requires a gradient, and this version has no backward pass; call under "
             f"torch.no_grad() or torch.inference_mode(), or pass {name}.detach()"
         )
+    if forward_ad._current_level >= 0:
+        refuse_tangents(*tensors)
+
+
+def refuse_tangents(*arrays: Any) -> None:
+    """Raises if one of q, k, v, out carries a tangent of forward-mode AD."""
+    if not torch._C._is_fwd_grad_enabled():
+        return
+    out = arrays[3] if len(arrays) > 3 else None
+    named = [*zip("qkv", arrays), *(("out", o) for o in (out if isinstance(out, tuple) else (out,)))]
+    for name, array in named:
+        if isinstance(array, torch.Tensor) and forward_ad.unpack_dual(array).tangent is not None:
+            raise NotImplementedError(
+                f"{name}: it has a tangent of forward-mode AD, and this version computes no "
+                f"derivatives; pass torch.autograd.forward_ad.unpack_dual({name}).primal"
+            )
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -51,7 +68,7 @@ def _run(
     window_align: str,
     num_threads: int,
 ) -> Any:
-    return _core.forward(
+    return _core.forward_of_operator(
         _plain(q),
         _plain(k),
         _plain(v),
@@ -117,6 +134,55 @@ for _name, _kernel, _fake in (
     _library.impl(_name, _below_autograd(getattr(torch.ops.tilefold, _name)), "Autograd")
 
 
+def _check_options(causal: Any, window: Any, scale: Any, texts: Any, num_threads: Any) -> None:
+    """What the operators' schema would refuse in PyTorch's words, in the library's."""
+    if causal is not None and not isinstance(causal, (bool, str)):
+        raise ValueError(
+            f"causal is {causal!r}; accepted: False, True (where Nq = Nk), 'top_left', 'bottom_right'"
+        )
+    if window is not None and (not isinstance(window, (tuple, list)) or len(window) != 2):
+        raise ValueError(
+            f"window is {window!r}; accepted: None, or (left, right), each None (unbounded) or 0 and "
+            "more"
+        )
+    if window is not None:
+        for name, side in zip(("window[0] (left)", "window[1] (right)"), window):
+            if isinstance(side, (float, str, tuple, list)):
+                raise TypeError(f"{name} is {side!r}; accepted: an int")
+    if isinstance(scale, (bool, str, tuple, list, torch.Tensor)):
+        raise TypeError(f"scale is {scale!r}; accepted: None (1/sqrt(D)), or a number")
+    for name, value, accepted in texts:
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is {value!r}; accepted: {accepted}")
+    if isinstance(num_threads, (float, str, tuple, list)) or num_threads is None:
+        raise TypeError(f"num_threads is {num_threads!r}; accepted: an int")
+
+
+def _check_output(
+    name: str, out: Any, shape: Sequence[Any], dtype: torch.dtype, inputs: Sequence[Any]
+) -> None:
+    """What a call outside compiled code refuses of an output; copy_() would convert and broadcast."""
+    q = inputs[0]
+    if not isinstance(out, torch.Tensor):
+        raise TypeError(
+            f"{name} is a {type(out).__name__}, but q is a torch.Tensor; the arrays of a call must be "
+            "of one library"
+        )
+    if out.requires_grad:
+        raise NotImplementedError(
+            f"{name}: it requires a gradient, and this version has no backward pass"
+        )
+    if out.dtype != dtype:
+        raise TypeError(f"{name}: its dtype is {out.dtype}; accepted: {dtype}")
+    if out.device != q.device:
+        raise ValueError(f"{name}: it is on {out.device}, but q is on {q.device}")
+    if out.dim() != len(shape) or any(a != b for a, b in zip(out.shape, shape)):
+        raise ValueError(f"{name}: its shape is {list(out.shape)}; accepted: {list(shape)}")
+    for input_name, array in zip("qkv", inputs):
+        if out is array:
+            raise ValueError(f"{name}: its memory overlaps that of {input_name}")
+
+
 def attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -133,12 +199,42 @@ def attention(
     window_align: str,
     num_threads: int,
 ) -> Any:
-    """tilefold.attention through the operators: for compiled code and for tensor subclasses."""
+    """tilefold.attention through the operators.
+
+    For compiled code, tensor subclasses, and calls that a dispatch mode or torch.jit.trace watches.
+    """
     if stream is not None:
         raise NotImplementedError(
-            "stream: compiled code and tensor subclasses work on the current stream; accepted "
-            "there: None"
+            "stream: compiled and traced code, dispatch modes and tensor subclasses work on the "
+            "current stream; accepted there: None"
         )
+    for name, tensor in zip("qkv", (q, k, v)):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{name} is a {type(tensor).__name__}; the arrays of a call must be of one library"
+            )
+    texts = (
+        ("layout", layout, "'BHND', 'BNHD'"),
+        ("empty_row_lse", empty_row_lse, "'+inf', '-inf'"),
+        ("window_align", window_align, "'auto', 'top_left', 'bottom_right'"),
+    )
+    _check_options(causal, window, scale, texts, num_threads)
+    if kernel is not None and not isinstance(kernel, str):
+        raise TypeError(
+            f"kernel is {kernel!r}; accepted: None, or a name from tilefold.kernels()"
+        )
+    pair = isinstance(out, tuple) and return_lse
+    if pair and len(out) != 2:
+        raise ValueError(
+            "out: it is a tuple of another length than 2; accepted: an array, or (o, lse)"
+        )
+    out_o, out_lse = out if pair else (out, None)
+    if out_o is not None:
+        _check_output("out", out_o, (*q.shape[:-1], v.shape[-1]), q.dtype, (q, k, v))
+    if out_lse is not None:
+        rows, heads = (2, 1) if layout == "BHND" else (1, 2)
+        shape = (q.shape[0], q.shape[heads], q.shape[rows])
+        _check_output("out[1] (lse)", out_lse, shape, torch.float32, (q, k, v))
     if causal is None or causal is False:
         causal = "none"
     elif causal is True:
@@ -160,9 +256,8 @@ def attention(
     )
     if not return_lse:
         o = torch.ops.tilefold.attention(*arguments)
-        return o if out is None else out.copy_(o)
+        return o if out_o is None else out_o.copy_(o)
     o, lse = torch.ops.tilefold.attention_lse(*arguments)
-    out_o, out_lse = out if isinstance(out, tuple) else (out, None)
     if out_o is not None:
         o = out_o.copy_(o)
     if out_lse is not None:

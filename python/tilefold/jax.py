@@ -109,6 +109,7 @@ def attention(
         scale,
         empty_row_lse,
         layout,
+        kernel,
         window_align,
         num_threads,
     )

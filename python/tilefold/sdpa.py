@@ -3,17 +3,20 @@
 What tilefold cannot take (dropout, an arbitrary mask, a gradient, other ranks, dtypes or devices)
 goes to PyTorch's own function, so a model keeps working; the first time for each reason a
 :class:`FallbackWarning` says so. ``tilefold.sdpa.warn_on_fallback = False`` turns it off, as do
-Python's own warning filters.
+Python's own warning filters. Compiled code falls back without a warning. Under ``torch.autocast``
+the tensors are cast first, as PyTorch's own function does.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Optional, Set
+from typing import Dict, Optional, Set
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional
 
+from tilefold import _core
 from tilefold._attention import attention
 
 __all__ = ["FallbackWarning", "scaled_dot_product_attention", "warn_on_fallback"]
@@ -22,11 +25,46 @@ warn_on_fallback: bool = True
 """Whether the first fallback for each reason gives a :class:`FallbackWarning`."""
 
 _warned: Set[str] = set()
+_usable: Dict[int, bool] = {}
+_MAX_SCALE = torch.finfo(torch.float32).max
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 class FallbackWarning(UserWarning):
     """A call went to PyTorch's scaled_dot_product_attention."""
+
+
+def _is_usable(index: int) -> bool:
+    if index not in _usable:
+        _usable.update(
+            (device["index"], bool(device["usable"]))
+            for device in _core.devices()
+            if device["type"] == "cuda"
+        )
+    return _usable.setdefault(index, False)
+
+
+def _reason_outside_a_graph(*tensors: torch.Tensor) -> Optional[str]:
+    """_reason() as far as compiled code cannot ask, or does not need to."""
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors):
+        return "a tensor is inside a torch.func transform"
+    if forward_ad._current_level >= 0 and any(
+        forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
+    ):
+        return "a tangent of forward-mode AD is asked for"
+    if any(tensor.is_neg() or tensor.is_conj() for tensor in tensors):
+        return "a tensor is a lazily negated or conjugated view"
+    device = tensors[0].device
+    if device.type == "cuda" and not _is_usable(device.index):
+        return f"tilefold cannot use device {device}"
+    return None
+
+
+def _under_autocast(tensor: torch.Tensor) -> torch.Tensor:
+    kind = tensor.device.type
+    if tensor.dtype not in _DTYPES or not torch.is_autocast_enabled(kind):
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(kind))
 
 
 def _reason(
@@ -35,10 +73,13 @@ def _reason(
     value: torch.Tensor,
     attn_mask: Optional[torch.Tensor],
     dropout_p: float,
+    scale: Optional[float],
     enable_gqa: bool,
 ) -> Optional[str]:
     """Why tilefold cannot take the call; None if it can."""
     tensors = (query, key, value)
+    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        return "an argument is no tensor"
     if attn_mask is not None:
         return "attn_mask is given"
     if dropout_p != 0.0:
@@ -55,13 +96,17 @@ def _reason(
         return "the tensors are on several devices"
     if any(tensor.layout is not torch.strided or tensor.is_nested for tensor in tensors):
         return "a tensor is sparse or nested"
+    if query.shape[-1] == 0:
+        return "the head dim is 0"
+    if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
+        return "the scale is not finite"
     if not enable_gqa and query.dim() >= 3 and query.shape[-3] != key.shape[-3]:
         return "the numbers of heads differ without enable_gqa"
     if query.dim() >= 3 and key.shape[-3] != value.shape[-3]:
         return "key and value have different numbers of heads"
     if not query.shape[:-3] == key.shape[:-3] == value.shape[:-3]:
         return "the batch sizes differ"
-    return None
+    return None if torch.compiler.is_compiling() else _reason_outside_a_graph(*tensors)
 
 
 def scaled_dot_product_attention(
@@ -94,24 +139,26 @@ def scaled_dot_product_attention(
 
     Source: PyTorch's documentation of torch.nn.functional.scaled_dot_product_attention.
     """
-    reason = _reason(query, key, value, attn_mask, dropout_p, enable_gqa)
+    tensors = (query, key, value)
+    if all(isinstance(tensor, torch.Tensor) and not tensor.is_nested for tensor in tensors):
+        tensors = (_under_autocast(query), _under_autocast(key), _under_autocast(value))
+    reason = _reason(*tensors, attn_mask, dropout_p, scale, enable_gqa)
     if reason is None:
-        rank = query.dim()
+        q, k, v = tensors
+        rank = q.dim()
         if rank < 4:
-            query, key, value = (
-                tensor[(None,) * (4 - rank)] for tensor in (query, key, value)
-            )
+            q, k, v = (tensor[(None,) * (4 - rank)] for tensor in (q, k, v))
         o: torch.Tensor = attention(
-            query, key, value, causal="top_left" if is_causal else False, scale=scale
+            q, k, v, causal="top_left" if is_causal else False, scale=scale
         )
         return o[(0,) * (4 - rank)] if rank < 4 else o
-    if warn_on_fallback and reason not in _warned:
-        _warned.add(reason)
+    if warn_on_fallback and not torch.compiler.is_compiling() and reason not in _warned:
         warnings.warn(
             f"tilefold hands scaled_dot_product_attention to PyTorch: {reason}",
             FallbackWarning,
             stacklevel=2,
         )
+        _warned.add(reason)  # after it: where warnings are errors, the next call gets one too
     return functional.scaled_dot_product_attention(
         query,
         key,
