@@ -2,6 +2,7 @@
 #include "cpu/forward.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -144,16 +145,25 @@ void merge_row(const ForwardPlan& plan, int64_t group, int64_t row) {
       empty ? p.empty_row_lse : static_cast<float>(maximum * kLn2 + std::log(double{sum}));
 }
 
-// OpenMP ends the process where it cannot start the threads that it is asked for, so a number far
-// beyond the machine's is cut here.
+// OpenMP ends the process where it cannot start the threads that it is asked for, so a number
+// beyond the machine's, and beyond what the process was set to, is cut here.
 int most_threads() {
-  constexpr int kAlwaysAllowed = 256;
-  return std::max(omp_get_num_procs(), kAlwaysAllowed);
+  return std::min(std::max(omp_get_num_procs(), omp_get_max_threads()), omp_get_thread_limit());
+}
+
+// A forked process has none of its parent's OpenMP threads, but OpenMP's account of them: it would
+// wait for them for ever. Such a process does its work on the calling thread.
+std::atomic<bool> lost_threads{false};
+
+void watch_forks() {
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { lost_threads.store(true, std::memory_order_relaxed); });
 }
 
 // The caller's number, or OpenMP's, but no more than have enough to do: a call of a few rows is
 // over before a second thread has woken up. (Bits do not depend on the number of threads.)
 int threads_wanted(const ForwardProblem& p) {
+  if (lost_threads.load(std::memory_order_relaxed)) return 1;
   if (p.num_threads > 0) return std::min(p.num_threads, most_threads());
   constexpr double kMinProductsPerThread = 250e3;
   const double products = static_cast<double>(p.batch * p.num_heads) * p.seqlen_q *
@@ -187,6 +197,7 @@ void force_target(const ForwardTarget* target) {
 }
 
 tilefold_status forward(const ForwardProblem& problem) {
+  watch_forks();
   ForwardPlan plan = start_plan(problem);
   const ForwardTarget& target = target_for(plan);
   finish_plan(target, threads_wanted(problem), &plan);

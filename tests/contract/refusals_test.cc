@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 
 #include "support.h"
 
@@ -200,12 +201,12 @@ const Refusal kRefusals[] = {
      [](Call& c) {
        c.in.q.dl()->dtype = {kDLInt, 32, 1};
      },
-     kInvalid, "q: its dtype is (code 0, bits 32, lanes 1); accepted: float16, bfloat16, float32"},
+     kInvalid, "q: its dtype is int32; accepted: float16, bfloat16, float32"},
     {"DoubleInputs",
      [](Call& c) {
        c.in.v.dl()->dtype = {kDLFloat, 64, 1};
      },
-     kInvalid, "v: its dtype is (code 2, bits 64, lanes 1); accepted: float16, bfloat16, float32"},
+     kInvalid, "v: its dtype is float64; accepted: float16, bfloat16, float32"},
     {"VectorLanes",
      [](Call& c) {
        c.in.k.dl()->dtype = {kDLFloat, 32, 4};
@@ -227,7 +228,7 @@ const Refusal kRefusals[] = {
      [](Call& c) {
        c.in.lse.dl()->dtype = {kDLFloat, 16, 1};
      },
-     kInvalid, "lse: its dtype is (code 2, bits 16, lanes 1); accepted: float32"},
+     kInvalid, "lse: its dtype is float16; accepted: float32"},
 
     // Devices.
     {"UnknownDevice",
@@ -265,6 +266,13 @@ const Refusal kRefusals[] = {
      TILEFOLD_ERROR_DEVICE, "q: ..."},
 
     // Memory.
+    {"ByteOffsetBeyondTheAddressSpace",
+     [](Call& c) { c.in.q.dl()->byte_offset = std::numeric_limits<uint64_t>::max() - 3; }, kInvalid,
+     "q: its byte_offset is 18446744073709551612; data + byte_offset must be an address, at most "
+     "0xffffffffffffffff"},
+    {"ByteOffsetOfTheOutput",
+     [](Call& c) { c.in.lse.dl()->byte_offset = std::numeric_limits<uint64_t>::max() - 3; },
+     kInvalid, "lse: its byte_offset is 18446744073709551612..."},
     {"Misaligned", [](Call& c) { c.in.k.dl()->byte_offset = 2; }, kInvalid, "k: its address 0x..."},
     {"OutputWithStrideZero",
      [](Call& c) {
