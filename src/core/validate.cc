@@ -10,8 +10,6 @@
 #include <cstring>
 #include <limits>
 
-#include "core/growth.h"
-
 namespace tilefold {
 
 const char* dtype_name(DType dtype) {
@@ -27,6 +25,7 @@ namespace {
 
 using Int128 = __int128;
 
+constexpr size_t kFirstOptionsBytes = sizeof(tilefold_options);  // of release 0.1.0
 constexpr int64_t kMaxExtent = int64_t{1} << 40;  // sums of extents stay far from overflow
 
 // A tensor argument under validation: its name in sentences, and its axes' names.
@@ -181,13 +180,7 @@ tilefold_status read_layout(const Argument& argument, int64_t element_bytes,
   for (int axis = 0; axis < 4; ++axis) {
     (*strides)[axis] = empty ? 0 : static_cast<int64_t>(stride[axis]);
   }
-  uintptr_t base = 0;
-  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor.data), tensor.byte_offset, &base)) {
-    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
-                "%s: its byte_offset is %" PRIu64
-                "; data + byte_offset must be an address, at most 0x%" PRIxPTR,
-                argument.name, tensor.byte_offset, std::numeric_limits<uintptr_t>::max());
-  }
+  const auto base = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
   *data = reinterpret_cast<void*>(base);
   if (!empty) {
     if (base % element_bytes != 0) {
@@ -373,11 +366,12 @@ tilefold_status read_options(const tilefold_options* options, tilefold_options* 
   }
   // A caller of a later version may set members that this one does not know: they must be zero.
   if (given > sizeof(*complete)) {
-    if (given > kLargestOptionsBytes) {
+    constexpr size_t kLargestBelievable = 4096;
+    if (given > kLargestBelievable) {
       return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
                   "options.struct_bytes is %zu; it must be sizeof(tilefold_options), at most %zu: "
                   "call tilefold_options_init() first",
-                  given, kLargestOptionsBytes);
+                  given, kLargestBelievable);
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(options);
     for (size_t i = sizeof(*complete); i < given; ++i) {
@@ -389,7 +383,8 @@ tilefold_status read_options(const tilefold_options* options, tilefold_options* 
       }
     }
   }
-  read_known(options, given, complete);
+  std::memcpy(complete, options, std::min(given, sizeof(*complete)));
+  complete->struct_bytes = sizeof(*complete);
   return check_options(*complete);
 }
 
