@@ -153,7 +153,7 @@ void View::read(const Adapter& adapter, nb::handle array, const char* name, Layo
   PyObject* arguments[] = {nullptr, array.ptr(), stream.ptr()};
   PyObject* capsule = PyObject_Vectorcall(adapter.export_dlpack.ptr(), arguments + 1,
                                           2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  bool bfloat16 = false;
+  bool reread = false;
   if (capsule == nullptr) {
     // A dtype that the library does not export (NumPy's bfloat16 is an extension type): its bits
     // under another name, or the reason why not.
@@ -163,10 +163,12 @@ void View::read(const Adapter& adapter, nb::handle array, const char* name, Layo
     capsule = PyObject_Vectorcall(adapter.export_dlpack.ptr(), arguments + 1,
                                   2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
     if (capsule == nullptr) throw nb::python_error();
-    bfloat16 = true;
+    reread = true;
   }
   from_capsule(capsule, name);
-  if (bfloat16) tensor_.dtype = {kDLBfloat, 16, 1};
+  if (reread && tensor_.dtype.code == kDLUInt && tensor_.dtype.bits == 16) {
+    tensor_.dtype = {kDLBfloat, 16, 1};
+  }
   take_axes(layout);
 }
 

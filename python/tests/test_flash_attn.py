@@ -101,3 +101,21 @@ def test_unsupported_arguments_are_refused_by_name(name: str, value: Any) -> Non
 def test_what_comes_later_is_absent() -> None:
     for name in ("flash_attn_varlen_func", "flash_attn_with_kvcache"):
         assert not hasattr(flash_attn, name)
+
+
+@pytest.mark.parametrize(
+    "window_size, kind",
+    [(5, ValueError), ((1, 2, 3), ValueError), ("12", ValueError), ((None, 0), TypeError)],
+)
+def test_window_sizes_of_the_wrong_form(window_size: Any, kind: Any) -> None:
+    q = np.ones((1, 4, 2, 8), np.float32)
+    with pytest.raises(kind, match="window_size is"):
+        flash_attn.flash_attn_func(q, q, q, window_size=window_size)
+
+
+def test_packed_arguments_that_are_no_arrays() -> None:
+    q = np.ones((1, 4, 2, 8), np.float32)
+    with pytest.raises(TypeError, match="qkv is a list"):
+        flash_attn.flash_attn_qkvpacked_func([1, 2])
+    with pytest.raises(TypeError, match="kv is a list"):
+        flash_attn.flash_attn_kvpacked_func(q, [1, 2])

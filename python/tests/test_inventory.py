@@ -58,3 +58,12 @@ def test_a_kernel_by_name() -> None:
             with pytest.raises(NotImplementedError, match=kernel.name):
                 tilefold.attention(q, q, q, kernel=kernel.name)
             break
+
+
+def test_explain_ignores_no_argument() -> None:
+    q = np.ones((1, 2, 4, 8), np.float32)
+    assert tilefold.explain(q, q, q, num_threads=1, empty_row_lse="-inf").kernel is not None
+    with pytest.raises(ValueError, match="num_threads"):
+        tilefold.explain(q, q, q, num_threads=-1)
+    with pytest.raises(ValueError, match="empty_row_lse is 'x'"):
+        tilefold.explain(q, q, q, empty_row_lse="x")  # type: ignore[arg-type]

@@ -319,3 +319,21 @@ assert not hasattr(tilefold, "nothing")
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_read_only_inputs(rng: np.random.Generator, dtype: str) -> None:
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    q = normal(rng, 1, 2, 5, 8, dtype=dtype)
+    expected = tilefold.attention(q, np.repeat(q[:, :1], 2, 1), q)
+    fixed = q.copy()
+    fixed.flags.writeable = False
+    o = tilefold.attention(fixed, np.broadcast_to(q[:, :1], q.shape), fixed)
+    assert np.array_equal(o, expected) and o.flags.writeable
+    with pytest.raises(ValueError, match="out: it is read-only"):
+        tilefold.attention(q, q, q, out=fixed)
+    with pytest.raises(TypeError, match="q: its dtype is"):
+        wrong = np.ones((1, 2, 5, 8), np.uint16)
+        wrong.flags.writeable = False
+        tilefold.attention(wrong, wrong, wrong)

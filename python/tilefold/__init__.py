@@ -12,6 +12,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tilefold import _core
+from tilefold._attention import Causal as Causal
+from tilefold._attention import EmptyRowLse as EmptyRowLse
+from tilefold._attention import Layout as Layout
+from tilefold._attention import Window as Window
+from tilefold._attention import WindowAlign as WindowAlign
 from tilefold._attention import attention
 from tilefold._inventory import Device, Explanation, Kernel, devices, explain, kernels
 

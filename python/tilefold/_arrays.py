@@ -138,6 +138,19 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     )
 
 
+class _SameMemory:
+    """An array's memory under NumPy's interface, without the mark that it is read-only."""
+
+    def __init__(self, array: Any) -> None:
+        self.owner = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def _writable(numpy: Any, array: Any) -> Any:
+    return numpy.asarray(_SameMemory(array))
+
+
 def _numpy_adapter(numpy: Any, kind: type) -> Adapter:
     if issubclass(kind, numpy.ma.MaskedArray):
         raise TypeError(
@@ -153,14 +166,21 @@ def _numpy_adapter(numpy: Any, kind: type) -> Adapter:
     def reread(name: str, array: Any, reason: BaseException) -> Any:
         # ml_dtypes' bfloat16 is an extension type that NumPy does not export: the same bits as
         # integers do, and the caller puts the dtype right.
-        if array.dtype.name == "bfloat16":
-            return array.view(numpy.uint16)
         if "stride" in str(reason):
             return _raise(name, array, reason)
+        is_bfloat16 = array.dtype.name == "bfloat16"
+        if not array.flags.writeable and (is_bfloat16 or array.dtype in served):
+            # Before NumPy 2.1 a read-only array (one of numpy.broadcast_to, too) is not exported.
+            if name.startswith("out"):
+                raise ValueError(f"{name}: it is read-only; an output is written") from reason
+            return _writable(numpy, array.view(numpy.uint16) if is_bfloat16 else array)
+        if is_bfloat16:
+            return array.view(numpy.uint16)
         raise TypeError(
             f"{name}: its dtype is {array.dtype}; accepted: float16, bfloat16 (of ml_dtypes), float32"
         ) from reason
 
+    served = (numpy.dtype(numpy.float16), numpy.dtype(numpy.float32))
     if kind is numpy.ndarray:
         empty_like = numpy.empty_like
     else:  # a subclass gives its own kind of memory and attributes: results are plain arrays

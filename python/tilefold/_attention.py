@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar, Union, overload
+from typing import Any, Literal, Optional, Tuple, TypeVar, Union, overload
 
 from tilefold import _core
 
-if TYPE_CHECKING:
-    from typing import Literal
-
-    Causal = Union[bool, None, Literal["top_left", "bottom_right"]]
-    EmptyRowLse = Literal["+inf", "-inf"]
-    Layout = Literal["BHND", "BNHD"]
-    WindowAlign = Literal["auto", "top_left", "bottom_right"]
-
+Causal = Union[bool, None, Literal["top_left", "bottom_right"]]
+EmptyRowLse = Literal["+inf", "-inf"]
+Layout = Literal["BHND", "BNHD"]
+WindowAlign = Literal["auto", "top_left", "bottom_right"]
 Window = Optional[Tuple[Optional[int], Optional[int]]]
 Array = TypeVar("Array")
 
@@ -112,7 +108,7 @@ def attention(
         causal: ``False``; ``"top_left"`` (row i sees key j when ``j <= i``); ``"bottom_right"``
             (when ``j <= i + Nk - Nq``); ``True`` where ``Nq == Nk``, for which the two agree.
         window: ``(left, right)``: row i sees the keys from ``i - left`` to ``i + right``, both
-            included, and the causal mask as well; ``None`` for a side is unbounded.
+            included, and the causal mask as well; ``None`` (or -1) for a side is unbounded.
         scale: What the products are multiplied by; ``None``: ``1 / sqrt(D)``.
         return_lse: Whether to return the log-sum-exp of each row's visible scores too (natural
             logarithm), float32.

@@ -412,7 +412,11 @@ PICTURES: Dict[str, Callable[[], Canvas]] = {
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tilefold.draw", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tilefold.draw",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="pictures; without: all")
     parser.add_argument("--out", type=Path, default=Path("."), help="folder to write to")
     parser.add_argument("--list", action="store_true", help="print the names and stop")

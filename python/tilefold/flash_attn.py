@@ -3,9 +3,9 @@
 Changing ``from flash_attn import ...`` to ``from tilefold.flash_attn import ...`` is enough. The
 layout is ``[B, N, H, D]``; causal masks and windows are aligned to the bottom right corner.
 
-What this version does not do is refused by the argument's name: dropout, softcap, ALiBi, dropout
-masks, block tables; and gradients (call under ``torch.no_grad()``). ``deterministic`` is accepted
-either way: every call gives the same bits.
+What this version does not do is refused by the argument's name: ``dropout_p``, ``softcap``,
+``alibi_slopes``, ``return_attn_probs``; and gradients (call under ``torch.no_grad()``).
+``deterministic`` is accepted either way: every call gives the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ def _refuse(name: str, value: Any, accepted: str) -> None:
     )
 
 
+def _window(window_size: Any) -> Tuple[Any, Any]:
+    accepted = "accepted: (left, right), two ints; below 0: unbounded"
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
+        raise ValueError(f"window_size is {window_size!r}; {accepted}")
+    for side in window_size:
+        if isinstance(side, (bool, float, str)) or side is None or not hasattr(side, "__index__"):
+            raise TypeError(f"window_size is {window_size!r}; {accepted}")
+    return window_size[0], window_size[1]
+
+
 def _unpacked(name: str, packed: Any, parts: int, shape: str) -> Any:
+    if not hasattr(packed, "ndim") or not hasattr(packed, "shape"):
+        raise TypeError(f"{name} is a {type(packed).__name__}; accepted: an array, {shape}")
     if packed.ndim != 5 or packed.shape[2] != parts:
         raise ValueError(f"{name}: its shape is {list(packed.shape)}; accepted: {shape}")
     return tuple(packed[:, :, part] for part in range(parts))
@@ -76,7 +88,7 @@ def flash_attn_func(
     if return_attn_probs:
         accepted = "False (tilefold.attention(return_lse=True) returns the log-sum-exp)"
         _refuse("return_attn_probs", return_attn_probs, accepted)
-    left, right = window_size
+    left, right = _window(window_size)
     return attention(
         q,
         k,

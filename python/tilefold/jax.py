@@ -88,8 +88,8 @@ def attention(
         ValueError: An option or a shape is wrong; also JAX's own, for a gradient: there is no
             backward pass yet.
         TypeError: A dtype is not served.
-        jax.errors.JaxRuntimeError: What depends on the device was refused when the call ran (no
-            such kernel, an unusable device); the library's sentence is inside.
+        jax.errors.JaxRuntimeError: What depends on the device was refused when the call ran (a
+            kernel that cannot serve it, an unusable device); the library's sentence is inside.
 
     Source: Dao, "FlashAttention-2" (2023), Algorithm 1; XLA's foreign function interface.
     """
