@@ -5,8 +5,8 @@
  * returns a status, in which case nothing was launched, no output was written, and tilefold_last_error() holds a
  * sentence that names the argument, its value and what is accepted.
  *
- * Growth: structs that a caller fills begin with their own size; enum values never change meaning; functions are only
- * added.
+ * Growth: structs that a caller fills begin with their own size, and any size from the first release's on is taken; enum
+ * values never change meaning; functions are only added.
  */
 #ifndef TILEFOLD_TILEFOLD_H_
 #define TILEFOLD_TILEFOLD_H_
@@ -67,12 +67,15 @@ typedef struct tilefold_options {
   size_t struct_bytes;     /**< sizeof(tilefold_options) as the caller compiled it. Set by tilefold_options_init(). */
   int32_t causal;          /**< A tilefold_causal. Default: none. */
   int32_t has_scale;       /**< 0: scale is 1/sqrt(D). 1: `scale` below is used. Default: 0. */
-  float scale;             /**< Any finite number with which scale * q.k stays within float32. 0 while has_scale is 0. */
+  float scale;             /**< Any finite number; see "Range" at tilefold_forward(). 0 while has_scale is 0. */
   int32_t empty_row_lse;   /**< A tilefold_empty_row_lse. Default: +inf. */
   int64_t window_left;     /**< Keys before the window's diagonal that a row sees; -1: all. Default: -1. */
   int64_t window_right;    /**< Keys after the window's diagonal that a row sees; -1: all. Default: -1. */
   int32_t window_align;    /**< A tilefold_window_align. Default: auto. */
-  int32_t num_threads;     /**< CPU only: threads to use; 0: as OpenMP decides. Default: 0. */
+  int32_t num_threads;     /**< CPU only: threads to use; 0: as OpenMP decides. Default: 0. No more than the larger of
+                                the processors and OpenMP's own number, nor than OMP_THREAD_LIMIT, are used. Where the
+                                system refuses to start even those, OpenMP ends the process: give 1, or lower the
+                                limit, where threads are scarce. */
   const char* kernel;      /**< Name of the kernel row to use (see tilefold_kernel_info()); NULL: the library chooses,
                                 or the environment variable TILEFOLD_FORCE_KERNEL does. Default: NULL. */
 } tilefold_options;
@@ -118,7 +121,8 @@ TILEFOLD_API const char* tilefold_last_error(void);
  *
  * \param options        Not NULL.
  * \param struct_bytes   sizeof(tilefold_options) as the caller compiled it; no more than that is written.
- * \return TILEFOLD_ERROR_INVALID_ARGUMENT if `options` is NULL or `struct_bytes` is smaller than the first release's.
+ * \return TILEFOLD_ERROR_INVALID_ARGUMENT if `options` is NULL or `struct_bytes` is smaller than the first release's (56)
+ *         or larger than 4096.
  */
 TILEFOLD_API tilefold_status tilefold_options_init(tilefold_options* options, size_t struct_bytes);
 
@@ -141,7 +145,10 @@ TILEFOLD_API tilefold_status tilefold_options_init(tilefold_options* options, si
  * \param stream          A cudaStream_t (NULL: the default stream); ignored on the CPU.
  *
  * A row that sees no key gives O = 0 and the LSE that options.empty_row_lse names. Memory beyond a tensor's end is
- * never read into a result. Nq, Nk, B and Hq may be 0.
+ * never read into a result. Nq, Nk, B and Hq may be 0; no extent may be larger than 2^40.
+ *
+ * Range: q.k, and log2(e) * scale * q.k (log2(e) = 1.4427), must stay within float32 (3.4e38), and so must the weighted
+ * sums of V's elements; a row where one does not gives inf or NaN. Accumulation is float32.
  *
  * Alignment: that of the dtype; 16-byte rows and a unit last stride reach the fast CUDA kernels.
  * Device: taken from the tensors; the calling thread's current device is left as it was. CUDA calls are asynchronous

@@ -11,6 +11,10 @@
 // Nothing here allocates device memory, waits for a device, prints or exits.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "tilefold.hpp needs C++20 (-std=c++20)"
+#endif
+
 #include <tilefold/tilefold.h>
 
 #include <algorithm>
@@ -385,11 +389,14 @@ namespace detail {
 
 // The arguments of a call as the C interface takes them. Points into what it was made from.
 struct Call {
-  Call(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v, const Tensor& o,
-       const Tensor* lse, const Options& options)
-      : q(q.dl_tensor()), k(k.dl_tensor()), v(v.dl_tensor()), o(o.dl_tensor()) {
-    if (lse != nullptr) this->lse = lse->dl_tensor();
-    this->options = options.c_options();
+  Call(const ConstTensor& q_in, const ConstTensor& k_in, const ConstTensor& v_in,
+       const Tensor& o_out, const Tensor* lse_out, const Options& options_in)
+      : q(q_in.dl_tensor()),
+        k(k_in.dl_tensor()),
+        v(v_in.dl_tensor()),
+        o(o_out.dl_tensor()),
+        options(options_in.c_options()) {
+    if (lse_out != nullptr) lse = lse_out->dl_tensor();
   }
 
   const DLTensor* lse_or_null() const { return lse ? &*lse : nullptr; }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/dispatch.h"
+#include "core/growth.h"
 #include "core/kernel.h"
 #include "core/validate.h"
 
@@ -27,21 +28,20 @@ tilefold_status guarded(Function&& function) {
   }
 }
 
-// Copies `value` into a struct that the caller may have compiled from an older or newer header.
+// Answers in a struct of the caller's, which may be of an older or a newer header.
 template <typename Info>
-tilefold_status copy_out(const char* function, const Info& value, Info* info) {
+tilefold_status copy_out(const char* function, size_t first_bytes, const Info& value, Info* info) {
   if (info == nullptr) {
     return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
                 "%s: info is NULL; a struct with its struct_bytes set is needed", function);
   }
   const size_t given = info->struct_bytes;
-  if (given < sizeof(Info)) {
+  if (given < first_bytes) {
     return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
                 "%s: info->struct_bytes is %zu; set it to the struct's size, at least %zu",
-                function, given, sizeof(Info));
+                function, given, first_bytes);
   }
-  std::memcpy(info, &value, sizeof(Info));
-  info->struct_bytes = given;
+  write_known(value, given, info);
   return TILEFOLD_OK;
 }
 
@@ -101,22 +101,24 @@ tilefold_status tilefold_options_init(tilefold_options* options, size_t struct_b
     return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
                 "tilefold_options_init: options is NULL; a tilefold_options is needed");
   }
-  if (struct_bytes < sizeof(tilefold_options)) {
+  using tilefold::kFirstOptionsBytes;
+  using tilefold::kLargestOptionsBytes;
+  if (struct_bytes < kFirstOptionsBytes || struct_bytes > kLargestOptionsBytes) {
+    const bool small = struct_bytes < kFirstOptionsBytes;
     return fail(
         TILEFOLD_ERROR_INVALID_ARGUMENT,
         "tilefold_options_init: struct_bytes is %zu; it must be sizeof(tilefold_options), at "
-        "least %zu",
-        struct_bytes, sizeof(tilefold_options));
+        "%s %zu",
+        struct_bytes, small ? "least" : "most", small ? kFirstOptionsBytes : kLargestOptionsBytes);
   }
   tilefold_options defaults = {};
-  defaults.struct_bytes = struct_bytes;
   defaults.causal = TILEFOLD_CAUSAL_NONE;
   defaults.empty_row_lse = TILEFOLD_EMPTY_ROW_LSE_POSITIVE_INFINITY;
   defaults.window_left = -1;
   defaults.window_right = -1;
   defaults.window_align = TILEFOLD_WINDOW_ALIGN_AUTO;
   std::memset(options, 0, struct_bytes);
-  std::memcpy(options, &defaults, sizeof(defaults));
+  tilefold::write_known(defaults, struct_bytes, options);
   return TILEFOLD_OK;
 }
 
@@ -221,7 +223,8 @@ tilefold_status tilefold_get_device_info(int32_t index, tilefold_device_info* in
     value.usable = device->usable ? 1 : 0;
     tilefold::copy_text(value.name, device->name);
     tilefold::copy_text(value.note, device->note);
-    return tilefold::copy_out("tilefold_get_device_info", value, info);
+    return tilefold::copy_out("tilefold_get_device_info", tilefold::kFirstDeviceInfoBytes, value,
+                              info);
   });
 }
 
@@ -249,7 +252,8 @@ tilefold_status tilefold_get_kernel_info(int32_t index, tilefold_kernel_info* in
     value.num_stages = row.num_stages;
     value.num_threads = row.num_threads;
     value.shared_memory_bytes = row.shared_memory_bytes;
-    return tilefold::copy_out("tilefold_get_kernel_info", value, info);
+    return tilefold::copy_out("tilefold_get_kernel_info", tilefold::kFirstKernelInfoBytes, value,
+                              info);
   });
 }
 

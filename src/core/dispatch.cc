@@ -146,7 +146,7 @@ tilefold_status explain_choice(const ForwardProblem& problem, const char* forced
                                std::string* text) {
   Choice choice;
   const tilefold_status status = choose_kernel(problem, forced, &choice);
-  if (status == TILEFOLD_ERROR_DEVICE) return status;
+  if (status != TILEFOLD_OK && status != TILEFOLD_ERROR_UNSUPPORTED) return status;
   *text = choice.row != nullptr ? choice.row->name : "none";
   *text += '\n';
   if (choice.row == nullptr) *text += std::string(last_error()) + "\n";

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/growth.h"
+
 namespace tilefold {
 
 const char* dtype_name(DType dtype) {
@@ -25,7 +27,6 @@ namespace {
 
 using Int128 = __int128;
 
-constexpr size_t kFirstOptionsBytes = sizeof(tilefold_options);  // of release 0.1.0
 constexpr int64_t kMaxExtent = int64_t{1} << 40;  // sums of extents stay far from overflow
 
 // A tensor argument under validation: its name in sentences, and its axes' names.
@@ -180,7 +181,13 @@ tilefold_status read_layout(const Argument& argument, int64_t element_bytes,
   for (int axis = 0; axis < 4; ++axis) {
     (*strides)[axis] = empty ? 0 : static_cast<int64_t>(stride[axis]);
   }
-  const auto base = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+  uintptr_t base = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(tensor.data), tensor.byte_offset, &base)) {
+    return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
+                "%s: its byte_offset is %" PRIu64
+                "; data + byte_offset must be an address, at most 0x%" PRIxPTR,
+                argument.name, tensor.byte_offset, std::numeric_limits<uintptr_t>::max());
+  }
   *data = reinterpret_cast<void*>(base);
   if (!empty) {
     if (base % element_bytes != 0) {
@@ -366,12 +373,11 @@ tilefold_status read_options(const tilefold_options* options, tilefold_options* 
   }
   // A caller of a later version may set members that this one does not know: they must be zero.
   if (given > sizeof(*complete)) {
-    constexpr size_t kLargestBelievable = 4096;
-    if (given > kLargestBelievable) {
+    if (given > kLargestOptionsBytes) {
       return fail(TILEFOLD_ERROR_INVALID_ARGUMENT,
                   "options.struct_bytes is %zu; it must be sizeof(tilefold_options), at most %zu: "
                   "call tilefold_options_init() first",
-                  given, kLargestBelievable);
+                  given, kLargestOptionsBytes);
     }
     const auto* bytes = reinterpret_cast<const unsigned char*>(options);
     for (size_t i = sizeof(*complete); i < given; ++i) {
@@ -383,8 +389,7 @@ tilefold_status read_options(const tilefold_options* options, tilefold_options* 
       }
     }
   }
-  std::memcpy(complete, options, std::min(given, sizeof(*complete)));
-  complete->struct_bytes = sizeof(*complete);
+  read_known(options, given, complete);
   return check_options(*complete);
 }
 

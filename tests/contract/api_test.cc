@@ -63,6 +63,26 @@ TEST(OptionsTest, InitRefusesNullAndTooSmall) {
   EXPECT_EQ(std::memcmp(&options, expected, sizeof(options)), 0) << "written on refusal";
 }
 
+// A size that was never set: nothing may be written.
+TEST(OptionsTest, InitRefusesUnbelievableSizes) {
+  tilefold_options options;
+  std::memset(&options, 0xab, sizeof(options));
+  for (size_t bytes : {size_t{4097}, size_t{1} << 30, ~size_t{0}}) {
+    EXPECT_EQ(tilefold_options_init(&options, bytes), TILEFOLD_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(tilefold_last_error(), "tilefold_options_init: struct_bytes is " +
+                                         std::to_string(bytes) +
+                                         "; it must be sizeof(tilefold_options), at most 4096");
+  }
+  unsigned char expected[sizeof(options)];
+  std::memset(expected, 0xab, sizeof(expected));
+  EXPECT_EQ(std::memcmp(&options, expected, sizeof(options)), 0) << "written on refusal";
+  std::vector<unsigned char> largest(4096 + 1, 0xab);
+  EXPECT_EQ(tilefold_options_init(reinterpret_cast<tilefold_options*>(largest.data()), 4096),
+            TILEFOLD_OK);
+  EXPECT_EQ(largest[4095], 0);
+  EXPECT_EQ(largest[4096], 0xab);
+}
+
 // A struct of a later release: more members, at its end.
 struct LaterOptions {
   tilefold_options base;
@@ -106,6 +126,21 @@ TEST(OptionsTest, TheLayoutOfTheFirstReleaseStands) {
   EXPECT_EQ(offsetof(tilefold_options, window_align), 40u);
   EXPECT_EQ(offsetof(tilefold_options, num_threads), 44u);
   EXPECT_EQ(offsetof(tilefold_options, kernel), 48u);
+}
+
+TEST(InfosTest, TheSizesOfTheFirstReleaseAreTaken) {
+  tilefold_device_info device = {};
+  device.struct_bytes = 432;
+  EXPECT_EQ(tilefold_get_device_info(0, &device), TILEFOLD_OK) << tilefold_last_error();
+  EXPECT_EQ(device.struct_bytes, 432u);
+  device.struct_bytes = 431;
+  EXPECT_EQ(tilefold_get_device_info(0, &device), TILEFOLD_ERROR_INVALID_ARGUMENT);
+  tilefold_kernel_info kernel = {};
+  kernel.struct_bytes = 184;
+  EXPECT_EQ(tilefold_get_kernel_info(0, &kernel), TILEFOLD_OK) << tilefold_last_error();
+  EXPECT_EQ(kernel.struct_bytes, 184u);
+  kernel.struct_bytes = 183;
+  EXPECT_EQ(tilefold_get_kernel_info(0, &kernel), TILEFOLD_ERROR_INVALID_ARGUMENT);
 }
 
 TEST(WorkspaceTest, TheQueryNeedsAPlaceForItsAnswer) {
@@ -190,14 +225,44 @@ TEST(ExplainTest, TheTextIsCutToFit) {
                "alone");
 }
 
-TEST(ExplainTest, AnUnknownKernelIsNone) {
+// What tilefold_forward() calls unsound is unsound here too, with the same sentence.
+TEST(ExplainTest, AnUnknownKernelIsRefusedAsForwardRefusesIt) {
   Instance in = make_instance(simple_case(DType::kFloat32, 1, 4, 4, 16));
   in.options.kernel = "no_such_kernel";
+  ASSERT_EQ(forward(in), TILEFOLD_ERROR_INVALID_ARGUMENT);
+  const std::string sentence = tilefold_last_error();
+  EXPECT_TRUE(sentence.starts_with("kernel 'no_such_kernel'")) << sentence;
+  char text[64] = "untouched";
+  size_t needed = 99;
+  EXPECT_EQ(tilefold_explain(in.q.dl(), in.k.dl(), in.v.dl(), in.o.dl(), nullptr, &in.options, text,
+                             sizeof(text), &needed),
+            TILEFOLD_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tilefold_last_error(), sentence);
+  EXPECT_STREQ(text, "untouched");
+  EXPECT_EQ(needed, 99u);
+}
+
+// That the kernel asked for cannot serve a sound problem is an answer.
+TEST(ExplainTest, AKernelThatCannotServeIsNone) {
+  Instance in = make_instance(simple_case(DType::kFloat32, 1, 4, 4, 16));
+  const std::string name = [] {
+    for (int32_t index = 0; index < tilefold_kernel_count(); ++index) {
+      tilefold_kernel_info info = {};
+      info.struct_bytes = sizeof(info);
+      if (tilefold_get_kernel_info(index, &info) == TILEFOLD_OK &&
+          std::strcmp(info.backend, "cpu") != 0) {
+        return std::string(info.name);
+      }
+    }
+    return std::string();
+  }();
+  if (name.empty()) GTEST_SKIP() << "this build has CPU kernels alone";
+  in.options.kernel = name.c_str();
   char text[64];
   ASSERT_EQ(tilefold_explain(in.q.dl(), in.k.dl(), in.v.dl(), in.o.dl(), nullptr, &in.options, text,
                              sizeof(text), nullptr),
             TILEFOLD_OK);
-  EXPECT_TRUE(std::string(text).starts_with("none\nkernel 'no_such_kernel'")) << text;
+  EXPECT_TRUE(std::string(text).starts_with("none\nkernel '" + name.substr(0, 8))) << text;
 }
 
 TEST(DevicesTest, TheFirstIsTheCpu) {
@@ -284,6 +349,7 @@ TEST(KernelsTest, ALargerStructIsFilledAsFarAsKnown) {
   ASSERT_EQ(tilefold_get_kernel_info(0, &later.base), TILEFOLD_OK);
   EXPECT_EQ(later.base.struct_bytes, sizeof(later));
   EXPECT_GT(std::strlen(later.base.name), 0u);
+  EXPECT_EQ(later.future, 77);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // Repetition, threads, and random problems.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <thread>
 
 #include "support.h"
@@ -48,6 +51,31 @@ TEST(ThreadCountTest, AnAbsurdNumberIsCut) {
   ASSERT_EQ(forward(in), TILEFOLD_OK) << tilefold_last_error();
   in.options.num_threads = std::numeric_limits<int32_t>::max();
   EXPECT_EQ(forward(in), TILEFOLD_OK) << tilefold_last_error();
+}
+
+// Threads of this process; 0 where the system does not say.
+int threads_of_process() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int count = 0;
+  while (status >> word) {
+    if (word == "Threads:") status >> count;
+  }
+  return count;
+}
+
+// Beyond the processors (or what OMP_NUM_THREADS says), a thread is only one more that may fail to
+// start. OpenMP keeps its threads, so that they can be counted after the call.
+TEST(ThreadCountTest, NoMoreThreadsThanProcessors) {
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  const int most = std::max(processors, wanted != nullptr ? std::atoi(wanted) : 0);
+  if (most == 0 || threads_of_process() == 0) GTEST_SKIP() << "the system does not say how many";
+  Instance in = make_instance(simple_case(DType::kFloat32, 1000, 1, 1, 8));
+  in.options.num_threads = 200;
+  const int before = threads_of_process();
+  ASSERT_EQ(forward(in), TILEFOLD_OK) << tilefold_last_error();
+  EXPECT_LE(threads_of_process() - before, most - 1);
 }
 
 // Host threads that call at once, each with problems of its own, while one of them makes mistakes.

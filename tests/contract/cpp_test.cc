@@ -86,12 +86,17 @@ TEST(CppExplainTest, SplitsTheText) {
   EXPECT_TRUE(b.in.o.untouched());
 }
 
-TEST(CppExplainTest, NoneWhenNoKernelServes) {
+TEST(CppExplainTest, AnUnknownKernelThrowsAsInForward) {
   Buffers b;
-  const auto explanation = tilefold::explain({b.q(), kShape}, {b.k(), kShape}, {b.v(), kShape},
-                                             {b.o(), kShape}, {.kernel = "no_such_kernel"});
-  EXPECT_EQ(explanation.kernel, "none");
-  EXPECT_EQ(explanation.rows.size(), tilefold::kernels().size());
+  try {
+    tilefold::explain({b.q(), kShape}, {b.k(), kShape}, {b.v(), kShape}, {b.o(), kShape},
+                      {.kernel = "no_such_kernel"});
+    FAIL() << "nothing was thrown";
+  } catch (const tilefold::Error& error) {
+    EXPECT_EQ(error.status(), TILEFOLD_ERROR_INVALID_ARGUMENT);
+    EXPECT_TRUE(std::string_view(error.what()).starts_with("kernel 'no_such_kernel'"))
+        << error.what();
+  }
 }
 
 TEST(CppWorkspaceTest, GrowsAndMoves) {

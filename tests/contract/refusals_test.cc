@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 
 #include "support.h"
 
@@ -265,6 +266,13 @@ const Refusal kRefusals[] = {
      TILEFOLD_ERROR_DEVICE, "q: ..."},
 
     // Memory.
+    {"ByteOffsetBeyondTheAddressSpace",
+     [](Call& c) { c.in.q.dl()->byte_offset = std::numeric_limits<uint64_t>::max() - 3; }, kInvalid,
+     "q: its byte_offset is 18446744073709551612; data + byte_offset must be an address, at most "
+     "0xffffffffffffffff"},
+    {"ByteOffsetOfTheOutput",
+     [](Call& c) { c.in.lse.dl()->byte_offset = std::numeric_limits<uint64_t>::max() - 3; },
+     kInvalid, "lse: its byte_offset is 18446744073709551612..."},
     {"Misaligned", [](Call& c) { c.in.k.dl()->byte_offset = 2; }, kInvalid, "k: its address 0x..."},
     {"OutputWithStrideZero",
      [](Call& c) {
