@@ -26,8 +26,8 @@ install(FILES ${PROJECT_BINARY_DIR}/tilefoldConfig.cmake ${PROJECT_BINARY_DIR}/t
         DESTINATION ${tilefold_package_dir})
 
 # Link flags that only a static consumer needs: what the objects inside call.
-set(tilefold_pc_private "-lstdc++ -lm -lpthread")
-foreach(flag IN LISTS OpenMP_CXX_LIBRARIES tilefold_private_libraries)
+set(tilefold_pc_private "-lstdc++ -lm -lpthread ${OpenMP_CXX_FLAGS}")
+foreach(flag IN LISTS tilefold_private_libraries)
   if(TARGET ${flag})
     get_target_property(location ${flag} IMPORTED_LOCATION_RELEASE)
     if(NOT location)

@@ -33,6 +33,29 @@ check_prefix() {
     left_out=1
   fi
 
+  # Without C++20 the C++ header says so, first of all.
+  if "$cxx" -std=c++17 -fsyntax-only -I"$prefix/include" -I"$prefix/include/tilefold/third_party" "$source/cpp/main.cc" \
+    2>"$scratch/log"; then
+    echo "tilefold.hpp compiles as C++17"
+    exit 1
+  fi
+  grep error "$scratch/log" | head -n 1 | grep -q 'tilefold.hpp needs C++20 (-std=c++20)' || { cat "$scratch/log"; exit 1; }
+  # Nor does it warn where the project is strict.
+  "$cxx" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Werror -fsyntax-only -I"$prefix/include" \
+    -isystem "$prefix/include/tilefold/third_party" "$source/cpp/main.cc"
+
+  # A project of C alone: served by a shared library; of a static one it is told why not.
+  rm -rf "$scratch/outside"
+  if "$cmake" -S "$source/c" -B "$scratch/outside" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1; then
+    [ "$kind" = shared ] || { echo "a project of C alone found the static library"; exit 1; }
+    "$cmake" --build "$scratch/outside" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+    "$scratch/outside/outside"
+  else
+    [ "$kind" = static ] || { cat "$scratch/log"; exit 1; }
+    grep -q 'only projects with C++ can link' "$scratch/log" || { cat "$scratch/log"; exit 1; }
+  fi
+
   rm -rf "$scratch/outside"
   "$cmake" -S "$source/cpp" -B "$scratch/outside" -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
