@@ -143,6 +143,8 @@ def test_falls_back_wherever_pytorch_works() -> None:
         torch.testing.assert_close(torch.vmap(call)(q[None], q[None], q[None])[0], PYTORCH(q, q, q))
     # PyTorch's own kernel for the CPU has no forward-mode rule; its formula in operators has.
     only_math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with pytest.warns(sdpa.FallbackWarning, match="type meta"):
+        assert call(*(q.to("meta"),) * 3).shape == q.shape
     with forward_ad.dual_level(), only_math:
         with pytest.warns(sdpa.FallbackWarning, match="tangent"):
             o = call(forward_ad.make_dual(q, torch.ones_like(q)), q, q)

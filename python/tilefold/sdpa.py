@@ -62,7 +62,9 @@ def _reason_outside_a_graph(*tensors: torch.Tensor) -> Optional[str]:
 
 def _under_autocast(tensor: torch.Tensor) -> torch.Tensor:
     kind = tensor.device.type
-    if tensor.dtype not in _DTYPES or not torch.is_autocast_enabled(kind):
+    if tensor.dtype not in _DTYPES or kind not in ("cpu", "cuda"):
+        return tensor
+    if not torch.is_autocast_enabled(kind):
         return tensor
     return tensor.to(torch.get_autocast_dtype(kind))
 
