@@ -52,19 +52,28 @@ void Command::flag(std::string_view names, bool* on, std::string help) {
 
 void Command::text(std::string_view names, std::string* value, std::string_view value_name,
                    std::string help) {
-  declare(names, value_name, std::move(help), [value](std::string_view text) { *value = text; });
+  const std::string name(names.substr(names.find(',') + 1));
+  declare(names, value_name, std::move(help), [name, value](std::string_view text) {
+    if (text.empty()) throw UsageError(name, "its value is empty");
+    *value = text;
+  });
 }
 
 void Command::texts(std::string_view names, std::vector<std::string>* values,
                     std::string_view value_name, std::string help, bool split) {
-  const auto set = [values, split, is_default = true](std::string_view text) mutable {
+  const std::string name(names.substr(names.find(',') + 1));
+  const auto add = [name, values](std::string_view text) {
+    if (text.empty()) throw UsageError(name, "its value is empty");
+    values->emplace_back(text);
+  };
+  const auto set = [values, split, add, is_default = true](std::string_view text) mutable {
     if (is_default) values->clear();
     is_default = false;
     for (size_t end; split && (end = text.find(',')) != std::string_view::npos;) {
-      values->emplace_back(text.substr(0, end));
+      add(text.substr(0, end));
       text.remove_prefix(end + 1);
     }
-    values->emplace_back(text);
+    add(text);
   };
   declare(names, value_name, std::move(help), set).is_list = true;
 }
@@ -163,15 +172,17 @@ bool Command::parse(std::span<char* const> arguments) {
     const bool is_wrong = found == kUnknown || found == kMissingValue;
     Option* const option = option_of(is_wrong ? optopt : found);
     const std::string_view word = words[optind - 1];
+    const auto takes_no_value = [word](const std::string& name) {
+      return UsageError(name,
+                        fmt::format("'{}'; it takes no value", word.substr(word.find('=') + 1)));
+    };
+    if (found == kUnknown && optopt == 'h') throw takes_no_value("--help");
     if (option == nullptr) {
       throw UsageError(optopt != 0 ? std::string{'-', static_cast<char>(optopt)}
                                    : std::string(word.substr(0, word.find('='))),
                        name_ + " has no such option");
     }
-    if (found == kUnknown) {
-      throw UsageError(option->name,
-                       fmt::format("'{}'; it takes no value", word.substr(word.find('=') + 1)));
-    }
+    if (found == kUnknown) throw takes_no_value(option->name);
     if (found == kMissingValue) {
       throw UsageError(option->name, fmt::format("its value {} is missing", option->value_name));
     }

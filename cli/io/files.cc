@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "cli/failure.h"
@@ -70,7 +72,8 @@ FileBytes::FileBytes(size_t size) : size_(size) {
 void FileBytes::Free::operator()(std::byte* data) const { std::free(data); }
 
 FileBytes read_file(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a pipe must not wait here for somebody to write to it.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     fail(ExitCode::kBadInput, "{}: cannot be opened: {}", path, std::strerror(errno));
   }
@@ -95,6 +98,18 @@ FileBytes read_file(const std::string& path) {
     at += static_cast<size_t>(count);
   }
   return bytes;
+}
+
+bool same_target(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(a, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return false;
+  const auto resolved = [&error](const std::string& path) {
+    const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+    return error ? fs::path(path) : whole;
+  };
+  return resolved(a) == resolved(b);
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_) {
@@ -139,6 +154,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(path_
     release_cleanup(cleanup_slot_);
     cannot();
   }
+  // The umask has no say in the mode that a file already has.
+  if (exists) (void)fchmod(descriptor_, mode);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -27,6 +27,10 @@ class FileBytes {
 /// Reads a whole file. \throws Failure (bad input: missing, not a file; I/O: reading failed)
 FileBytes read_file(const std::string& path);
 
+/// Whether what is written to `a` replaces what is at `b`, or would be: their resolved names are
+/// the same, and are of no device or pipe, to which several may write.
+bool same_target(const std::string& a, const std::string& b);
+
 /// An output file that appears under its name only when it is complete.
 ///
 /// The constructor creates `<path>.tilefold-<pid>-<n>` beside it, so that an unwritable place is

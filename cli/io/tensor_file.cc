@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cli/io/json_writer.h"
+#include "cli/io/text.h"
 
 namespace tilefold::cli {
 
@@ -25,15 +26,7 @@ template <typename... Args>
 }
 
 // Text from a file as a message shows it: made fit for one line of a message.
-std::string shown(std::string_view text) {
-  constexpr size_t kMaxChars = 60;
-  std::string out = "'";
-  for (const char c : text.substr(0, kMaxChars)) {
-    out += static_cast<unsigned char>(c) < ' ' || c == 127 ? '?' : c;
-  }
-  if (text.size() > kMaxChars) out += "...";
-  return out + "'";
-}
+std::string shown(std::string_view text) { return "'" + clean(cut(text, kMostLabelChars)) + "'"; }
 
 uint64_t read_little_endian(std::span<const std::byte> bytes, size_t at, size_t count) {
   uint64_t value = 0;
@@ -325,7 +318,8 @@ const FileTensor* SafetensorsFile::find(std::string_view name) const {
 SafetensorsFile parse_safetensors(std::span<const std::byte> file) {
   constexpr size_t kLengthBytes = 8;
   if (file.size() < kLengthBytes) {
-    bad("it has {} bytes, too few for a safetensors file (truncated?)", file.size());
+    bad("it has {}, too few for a safetensors file (truncated?)",
+        counted(int64_t(file.size()), "byte"));
   }
   const uint64_t header_bytes = read_little_endian(file, 0, kLengthBytes);
   if (header_bytes > kMaxSafetensorsHeaderBytes) {

@@ -101,6 +101,11 @@ TEST_F(CommandLineTest, WrongOnesSayWhatIsAccepted) {
       {{"a", "--reps", "99999999999999999999"}, "accepted: an integer from 1 to 10"},
       {{"a", "--seconds", "nan"}, "--seconds: 'nan'; accepted: a number from 0.5 to 2"},
       {{"a", "--scale", "much"}, "--scale: 'much'; accepted: a number"},
+      {{"a", "--out", ""}, "--out: its value is empty"},
+      {{"a", "-o", ""}, "--out: its value is empty"},
+      {{"a", "--shape="}, "--shape: its value is empty"},
+      {{"a", "--causal", "x,,y"}, "--causal: its value is empty"},
+      {{"a", "--help=3"}, "--help: '3'; it takes no value"},
       {{"a", "--seed", "3"}, "--seed: it goes with --reps only"},
       {{"a", "--reps", "3", "--seconds", "1"}, "--seconds: it does not go with --reps"},
   };

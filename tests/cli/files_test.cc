@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -86,6 +87,42 @@ TEST_F(FilesTest, LinksAreFollowed) {
   EXPECT_EQ(content(path("a")), "new");
   EXPECT_EQ(fs::status(path("a")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   EXPECT_EQ(num_files(), 2);
+}
+
+// Its mode stays a file's own, whatever the umask would make of a new one.
+TEST_F(FilesTest, TheModeIsKept) {
+  std::ofstream(path("a")) << "old";
+  const auto all = fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read |
+                   fs::perms::group_write | fs::perms::others_read | fs::perms::others_write;
+  fs::permissions(path("a"), all);
+  const mode_t before = umask(077);
+  {
+    OutputFile file(path("a"));
+    file.write("new");
+    file.commit();
+  }
+  umask(before);
+  EXPECT_EQ(content(path("a")), "new");
+  EXPECT_EQ(fs::status(path("a")).permissions(), all);
+}
+
+TEST_F(FilesTest, SameTargetsAreKnown) {
+  fs::create_directory(path("d"));
+  EXPECT_TRUE(same_target(path("a"), path("a")));
+  EXPECT_TRUE(same_target(path("a"), path("d/../a")));  // neither exists
+  EXPECT_FALSE(same_target(path("a"), path("d/a")));
+  std::ofstream(path("a")) << "x";
+  fs::create_symlink(path("a"), path("link"));
+  EXPECT_TRUE(same_target(path("link"), path("a")));
+  EXPECT_TRUE(same_target(path("a"), path("link")));
+  EXPECT_FALSE(same_target("/dev/null", "/dev/null"));
+  EXPECT_TRUE(same_target("none.npy", "./none.npy"));
+}
+
+// Nobody writes to the pipe: opening it must not wait for that.
+TEST_F(FilesTest, PipesAreNoInputs) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(code_of([&] { read_file(path("pipe")); }), ExitCode::kBadInput);
 }
 
 TEST_F(FilesTest, UnwritablePlacesAreIoFailures) {
