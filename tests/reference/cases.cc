@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -69,44 +71,101 @@ bool parse_list(const std::string& text, std::vector<int64_t>* values) {
   return !values->empty();
 }
 
-// What one key=value word may be.
-bool read_word(const std::string& key, const std::string& text, Case* c) {
-  const std::map<std::string, int64_t*> numbers = {{"b", &c->batch},
-                                                   {"hq", &c->heads},
-                                                   {"hkv", &c->heads_kv},
-                                                   {"nq", &c->seqlen_q},
-                                                   {"nk", &c->seqlen_k},
-                                                   {"d", &c->head_dim},
-                                                   {"dv", &c->head_dim_v},
-                                                   {"wl", &c->window_left},
-                                                   {"wr", &c->window_right},
-                                                   {"q_offset", &c->q.offset_elems},
+constexpr int64_t kMostCaseElements = int64_t{1} << 33;
+
+template <size_t kCount>
+std::string names_of(const Name (&names)[kCount]) {
+  std::string text;
+  for (const Name& n : names) text += (text.empty() ? "" : ", ") + std::string(n.name);
+  return text;
+}
+
+// Takes one key=value word. Returns what would be accepted if the value is wrong, else nothing; an
+// unknown key is a value of `unknown`.
+std::string read_word(const std::string& key, std::string text, Case* c, bool* unknown) {
+  const std::map<std::string, int64_t*> extents = {
+      {"b", &c->batch},     {"hq", &c->heads},   {"hkv", &c->heads_kv}, {"nq", &c->seqlen_q},
+      {"nk", &c->seqlen_k}, {"d", &c->head_dim}, {"dv", &c->head_dim_v}};
+  const std::map<std::string, int64_t*> offsets = {{"q_offset", &c->q.offset_elems},
                                                    {"k_offset", &c->k.offset_elems},
                                                    {"v_offset", &c->v.offset_elems},
                                                    {"o_offset", &c->o.offset_elems},
                                                    {"lse_offset", &c->lse.offset_elems}};
+  const std::map<std::string, int64_t*> windows = {{"wl", &c->window_left},
+                                                   {"wr", &c->window_right}};
   const std::map<std::string, std::vector<int64_t>*> lists = {{"q_strides", &c->q.strides},
                                                               {"k_strides", &c->k.strides},
                                                               {"v_strides", &c->v.strides},
                                                               {"o_strides", &c->o.strides},
                                                               {"lse_strides", &c->lse.strides}};
-  if (const auto it = numbers.find(key); it != numbers.end()) return parse_number(text, it->second);
+  const auto accepted = [](bool taken, const std::string& what) { return taken ? "" : what; };
+  for (const auto& numbers : {extents, offsets}) {
+    const auto it = numbers.find(key);
+    if (it == numbers.end()) continue;
+    int64_t* const value = it->second;
+    return accepted(parse_number(text, value) && *value >= 0 && *value <= kMostCaseElements,
+                    "an integer from 0 to " + std::to_string(kMostCaseElements));
+  }
+  if (const auto it = windows.find(key); it != windows.end()) {
+    return accepted(parse_number(text, it->second), "an integer");
+  }
   if (const auto it = lists.find(key); it != lists.end()) {
-    return parse_list(text, it->second) && it->second->size() == (key == "lse_strides" ? 3u : 4u);
+    const bool is_lse = key == "lse_strides";
+    return accepted(parse_list(text, it->second) && it->second->size() == (is_lse ? 3u : 4u),
+                    is_lse ? "3 integers such as 8,4,1" : "4 integers such as 64,32,8,1");
   }
-  if (key == "dtype") return parse_dtype(text, &c->dtype);
-  if (key == "causal") return value_of(kCausalNames, text, &c->causal);
-  if (key == "align") return value_of(kAlignNames, text, &c->window_align);
-  if (key == "empty") return value_of(kEmptyNames, text, &c->empty_row_lse);
-  if (key == "seed") return parse_number(text, &c->seed);
-  if (key == "lse") return c->want_lse = text == "1", text == "0" || text == "1";
-  if (key == "scale") return c->has_scale = true, parse_number(text, &c->scale);
+  if (key == "causal" || key == "align") std::replace(text.begin(), text.end(), '-', '_');
+  if (key == "dtype") return accepted(parse_dtype(text, &c->dtype), "float32, float16, bfloat16");
+  if (key == "causal") {
+    return accepted(value_of(kCausalNames, text, &c->causal), names_of(kCausalNames));
+  }
+  if (key == "align") {
+    return accepted(value_of(kAlignNames, text, &c->window_align), names_of(kAlignNames));
+  }
+  if (key == "empty") {
+    return accepted(value_of(kEmptyNames, text, &c->empty_row_lse), names_of(kEmptyNames));
+  }
+  if (key == "seed") {
+    return accepted(parse_number(text, &c->seed), "an integer from 0 to 18446744073709551615");
+  }
+  if (key == "lse") {
+    c->want_lse = text == "1";
+    return accepted(text == "0" || text == "1", "0, 1");
+  }
+  if (key == "scale") {
+    c->has_scale = true;
+    return accepted(parse_number(text, &c->scale), "a number");
+  }
   if (key == "values") {
-    int value;
-    if (!value_of(kValuesNames, text, &value)) return false;
-    return c->values = static_cast<Values>(value), true;
+    int value = 0;
+    const bool taken = value_of(kValuesNames, text, &value);
+    if (taken) c->values = static_cast<Values>(value);
+    return accepted(taken, names_of(kValuesNames));
   }
-  return false;
+  *unknown = true;
+  return "";
+}
+
+// Whether a tensor of that shape and layout spans at most kMostCaseElements.
+bool fits(std::initializer_list<int64_t> shape, const Layout& layout) {
+  const bool contiguous = layout.strides.empty();
+  int64_t elements = 1;
+  int64_t span = 1;
+  size_t axis = 0;
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements) ||
+        elements > kMostCaseElements) {
+      return false;
+    }
+    const int64_t stride = contiguous ? 0 : layout.strides[axis++];
+    int64_t reach = 0;
+    if (extent > 1 && (__builtin_mul_overflow(extent - 1, stride, &reach) ||
+                       reach > kMostCaseElements || reach < -kMostCaseElements)) {
+      return false;
+    }
+    span += std::abs(reach);
+  }
+  return span <= kMostCaseElements;
 }
 
 std::string joined(const std::vector<int64_t>& values) {
@@ -241,21 +300,32 @@ bool from_string(const std::string& text, Case* out, std::string* error) {
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (!read_word(key, value, &c)) {
+    bool unknown = false;
+    const std::string accepted = read_word(key, value, &c, &unknown);
+    if (unknown) {
       *error = "cannot read '" + word +
                "': expected key=value with key among dtype b hq hkv nq nk d dv causal wl wr align "
                "scale empty lse values seed {q,k,v,o,lse}_strides {q,k,v,o,lse}_offset";
       return false;
+    }
+    if (!accepted.empty()) {
+      return *error = key + ": '" + value + "'; accepted: " + accepted, false;
     }
     dv_given = dv_given || key == "dv";
     hkv_given = hkv_given || key == "hkv";
   }
   if (!dv_given) c.head_dim_v = c.head_dim;
   if (!hkv_given) c.heads_kv = c.heads;
-  for (int64_t extent :
-       {c.batch, c.heads, c.heads_kv, c.seqlen_q, c.seqlen_k, c.head_dim, c.head_dim_v}) {
-    if (extent < 0) return *error = "extents must be 0 or more", false;
-  }
+  const auto too_large = [&](const char* name) {
+    *error = std::string("tensor ") + name + " spans more elements than a case may; accepted: " +
+             std::to_string(kMostCaseElements) + " at most";
+    return false;
+  };
+  if (!fits({c.batch, c.heads, c.seqlen_q, c.head_dim}, c.q)) return too_large("q");
+  if (!fits({c.batch, c.heads_kv, c.seqlen_k, c.head_dim}, c.k)) return too_large("k");
+  if (!fits({c.batch, c.heads_kv, c.seqlen_k, c.head_dim_v}, c.v)) return too_large("v");
+  if (!fits({c.batch, c.heads, c.seqlen_q, c.head_dim_v}, c.o)) return too_large("o");
+  if (!fits({c.batch, c.heads, c.seqlen_q}, c.lse)) return too_large("lse");
   *out = c;
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace tilefold::reference {
@@ -25,13 +26,16 @@ struct Extent {
   int64_t highest = -1;
 };
 
+// \throws std::bad_alloc where an offset does not fit 64 bits: no memory holds such a tensor
 Extent extent_of(std::span<const int64_t> shape, std::span<const int64_t> strides) {
   Extent extent{0, 0};
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 0) return {0, -1};
     if (shape[axis] == 1) continue;
-    const int64_t reach = (shape[axis] - 1) * strides[axis];
-    (reach < 0 ? extent.lowest : extent.highest) += reach;
+    int64_t reach;
+    if (__builtin_mul_overflow(shape[axis] - 1, strides[axis], &reach)) throw std::bad_alloc();
+    int64_t& end = reach < 0 ? extent.lowest : extent.highest;
+    if (__builtin_add_overflow(end, reach, &end)) throw std::bad_alloc();
   }
   return extent;
 }
@@ -43,7 +47,9 @@ std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape) {
   int64_t stride = 1;
   for (size_t axis = shape.size(); axis-- > 0;) {
     strides[axis] = stride;
-    stride *= std::max<int64_t>(shape[axis], 1);
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[axis], 1), &stride)) {
+      throw std::bad_alloc();
+    }
   }
   return strides;
 }
@@ -77,8 +83,14 @@ HostTensor::HostTensor(DType dtype, std::vector<int64_t> shape, std::vector<int6
 
 void HostTensor::allocate(int64_t offset_elems) {
   const Extent extent = extent_of(shape_, strides_);
-  const int64_t elements = extent.highest - extent.lowest + 1 + offset_elems + 2 * kGuardElements;
-  const int64_t bytes = elements * dtype_bytes(dtype_);
+  int64_t elements, bytes;
+  if (__builtin_sub_overflow(extent.highest, extent.lowest, &elements) ||
+      __builtin_add_overflow(elements, 1 + 2 * kGuardElements, &elements) ||
+      __builtin_add_overflow(elements, offset_elems, &elements) ||
+      __builtin_mul_overflow(elements, dtype_bytes(dtype_), &bytes) ||
+      bytes > std::numeric_limits<int64_t>::max() - int64_t{kAlignment}) {
+    throw std::bad_alloc();
+  }
   memory_bytes_ = static_cast<size_t>(bytes + kAlignment - 1) / kAlignment * kAlignment;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, memory_bytes_)));
   if (memory_ == nullptr) throw std::bad_alloc();
