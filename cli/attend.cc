@@ -1,6 +1,7 @@
 // `tilefold attend`: attention of tensors in files. `tilefold picture`: one head of it, drawn.
 #include <fmt/core.h>
 
+#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "cli/io/files.h"
 #include "cli/io/png.h"
 #include "cli/io/tensor_file.h"
+#include "cli/io/text.h"
 #include "cli/sample.h"
 #include "cli/terminal.h"
 
@@ -61,6 +63,15 @@ void write_safetensors(OutputFile* file, const std::vector<const Result*>& resul
   for (const Result* result : results) file->write(result->bytes);
 }
 
+// An output must not take the place of what it is worked out from.
+void refuse_input_as_output(const char* option, const std::string& out, const InputFlags& inputs) {
+  for (const std::string& input : inputs.files) {
+    if (!out.empty() && same_target(out, input)) {
+      throw UsageError(option, fmt::format("'{}' is an input file; accepted: another name", out));
+    }
+  }
+}
+
 bool is_npy_path(const std::string& path) { return path.ends_with(".npy"); }
 
 // Output names whose form is wrong are refused before any work.
@@ -77,9 +88,11 @@ void check_output_names(const AttendFlags& flags) {
                                           "or .npy",
                                           flags.lse_out));
   }
-  if (!flags.out.empty() && flags.out == flags.lse_out) {
+  if (!flags.out.empty() && !flags.lse_out.empty() && same_target(flags.out, flags.lse_out)) {
     throw UsageError("--lse", "it names the same file as --out");
   }
+  refuse_input_as_output("--out", flags.out, flags.inputs);
+  refuse_input_as_output("--lse", flags.lse_out, flags.inputs);
 }
 
 void run_attend(const AttendFlags& flags) {
@@ -143,7 +156,7 @@ void run_attend(const AttendFlags& flags) {
              shape_text(inputs.q.shape()), shape_text(inputs.k.shape()),
              shape_text(inputs.v.shape()), to_string(inputs.q.type()), shape_text(o.what.shape),
              explanation.kernel, time_text(ms), device_text(device),
-             written.empty() ? "nothing written (--out names a file)" : "wrote " + written);
+             written.empty() ? "nothing written (--out names a file)" : "wrote " + clean(written));
 }
 
 struct PictureFlags {
@@ -161,29 +174,41 @@ struct PictureFlags {
 std::pair<int64_t, int64_t> parse_range(const std::string& option, const std::string& text,
                                         int64_t size) {
   if (text.empty()) return {0, size};
-  std::string list = text;
-  if (const size_t colon = list.find(':'); colon != std::string::npos) list[colon] = ',';
-  const std::vector<int64_t> ends = parse_integers(option, list, 2, 2);
-  if (ends[0] < 0 || ends[0] >= ends[1] || ends[1] > size) {
+  const char* const end = text.data() + text.size();
+  int64_t first = 0, last = 0;
+  const auto [colon, error] = std::from_chars(text.data(), end, first);
+  bool is_range = error == std::errc() && colon != end && *colon == ':';
+  if (is_range) {
+    const auto [at, second_error] = std::from_chars(colon + 1, end, last);
+    is_range = second_error == std::errc() && at == end;
+  }
+  if (!is_range || first < 0 || first >= last || last > size) {
     throw UsageError(option, fmt::format("'{}'; accepted: A:B with 0 <= A < B <= {}", text, size));
   }
-  return {ends[0], ends[1]};
+  return {first, last};
 }
 
 void run_picture(const PictureFlags& flags) {
+  if (!flags.out.ends_with(".png")) {
+    throw UsageError("--out", fmt::format("'{}'; accepted: a name ending in .png", flags.out));
+  }
+  refuse_input_as_output("--out", flags.out, flags.inputs);
   Options options = flags.attention.options();
   const Device device = flags.device.device();
   require_device(device);
   const Inputs inputs = read_inputs(flags.inputs);
   const Sample sample = describe_sample(inputs);
   const int64_t head = flags.head >= 0 ? flags.head : sample.head;
-  if (head >= inputs.q.shape()[1] || flags.batch >= inputs.q.shape()[0] || flags.batch < 0) {
-    throw UsageError("--head",
-                     fmt::format("head {} of batch {}; q has {} heads and {} batches", head,
-                                 flags.batch, inputs.q.shape()[1], inputs.q.shape()[0]));
+  if (inputs.q.num_elems() == 0 || inputs.k.num_elems() == 0) {
+    throw UsageError("files", "there is nothing to draw: q or k is empty");
   }
-  if (inputs.q.shape()[2] == 0 || inputs.k.shape()[2] == 0) {
-    throw UsageError("files", "there is nothing to draw: q or k has no rows");
+  if (const int64_t heads = inputs.q.shape()[1]; head >= heads) {
+    throw UsageError("--head", fmt::format("{}; q has {}; accepted: 0 to {}", head,
+                                           counted(heads, "head"), heads - 1));
+  }
+  if (const int64_t batch = inputs.q.shape()[0]; flags.batch >= batch) {
+    throw UsageError("--batch", fmt::format("{}; q's batch is {}; accepted: 0 to {}", flags.batch,
+                                            batch, batch - 1));
   }
   const auto rows = parse_range("--rows", flags.rows, inputs.q.shape()[2]);
   const auto keys = parse_range("--keys", flags.keys, inputs.k.shape()[2]);
@@ -204,7 +229,7 @@ void run_picture(const PictureFlags& flags) {
   const Picture picture = draw_sample(sample, map, head);
   file.write(encode_png(picture));
   file.commit();
-  fmt::print(stderr, "wrote {}: head {}, {} x {} pixels\n", flags.out, head, picture.width(),
+  fmt::print(stderr, "wrote {}: head {}, {} x {} pixels\n", clean(flags.out), head, picture.width(),
              picture.height());
 }
 
@@ -239,7 +264,7 @@ Command make_picture_command() {
   const auto flags = std::make_shared<PictureFlags>();
   Command command("picture", "Draw the attention pattern of one head as a PNG");
   flags->inputs.add_to(&command);
-  command.text("-o,--out", &flags->out, "FILE", "The PNG to write");
+  command.text("-o,--out", &flags->out, "FILE", "The PNG to write, .png");
   command.required();
   constexpr int64_t kMostIndex = std::numeric_limits<int32_t>::max();
   command.integer<int64_t>("--head", &flags->head, 0, kMostIndex,

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cli/bitmap_font.h"
+#include "cli/io/text.h"
 #include "cli/mask.h"
 #include "cli/numbers.h"
 #include "cli/terminal.h"
@@ -65,7 +66,7 @@ std::string label_text(const std::string& text) {
   }
   const size_t first = out.find_first_not_of(' ');
   if (first == std::string::npos) return "";
-  return out.substr(first, out.find_last_not_of(' ') - first + 1);
+  return cut(out.substr(first, out.find_last_not_of(' ') - first + 1), kMostLabelChars);
 }
 
 }  // namespace
@@ -228,12 +229,19 @@ std::string terminal_map(const AttentionMap& map, std::span<const std::string> r
   constexpr const char* kShades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
   constexpr size_t kMaxLabel = 12;
   constexpr size_t kMaxColumnLabel = 6;
+  // The characters of a token's label.
   const auto label = [](const std::string& token, size_t most) {
     std::string text;
     for (const char c : token) text += c == '\n' ? "\\n" : std::string(1, c);
+    text = clean(text);
     const size_t first = text.find_first_not_of(' ');
     text = first == std::string::npos ? "_" : text.substr(first);
-    return text.substr(0, most);
+    std::vector<std::string> characters;
+    for (size_t at = 0; at < text.size() && characters.size() < most;) {
+      characters.push_back(text.substr(at, utf8_length(std::string_view(text).substr(at))));
+      at += characters.back().size();
+    }
+    return characters;
   };
   const std::string margin = indent + std::string(kMaxLabel + 1, ' ');
   std::string out;
@@ -245,18 +253,18 @@ std::string terminal_map(const AttentionMap& map, std::span<const std::string> r
   for (size_t line = 0; line < tallest; ++line) {
     std::string text;
     for (const std::string& token : key_tokens) {
-      const std::string name = label(token, kMaxColumnLabel);
+      const std::vector<std::string> name = label(token, kMaxColumnLabel);
       const size_t blank = tallest - name.size();
-      text += line < blank ? "  " : std::string(1, name[line - blank]) + " ";
+      text += line < blank ? "  " : name[line - blank] + " ";
     }
     text.erase(text.find_last_not_of(' ') + 1);
     out += margin + dim(text) + "\n";
   }
   for (int64_t r = 0; r < map.cell_rows; ++r) {
-    const std::string name = label(row_tokens[r], kMaxLabel);
+    const std::vector<std::string> name = label(row_tokens[r], kMaxLabel);
     out += indent;
     out.append(kMaxLabel - name.size(), ' ');
-    out += name;
+    for (const std::string& character : name) out += character;
     out += ' ';
     std::string cells;
     for (int64_t c = 0; c < map.cell_columns; ++c) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -91,8 +92,9 @@ std::vector<BenchPoint> sweep(const BenchFlags& flags, Device device) {
   if (shapes.empty()) {
     for (const int64_t head_dim : parse_integers("--head-dims", flags.head_dims, 1, kMostValues)) {
       for (const int64_t seqlen : parse_integers("--seqlens", seqlens, 1, kMostValues)) {
-        if (seqlen < 1 || head_dim < 1) {
-          throw UsageError("--seqlens, --head-dims", "lengths and head dims begin at 1");
+        for (const auto& [option, value] :
+             {std::pair("--seqlens", seqlen), std::pair("--head-dims", head_dim)}) {
+          if (value < 1) throw UsageError(option, fmt::format("'{}'; accepted: 1 and more", value));
         }
         BenchPoint point;
         point.batch = std::max<int64_t>(1, tokens / seqlen);
@@ -274,6 +276,9 @@ void run_bench(const BenchFlags& flags) {
   const DeviceInfo info = require_device(device);
   flags.attention.require_kernel();
   const std::vector<BenchPoint> points = sweep(flags, device);
+  if (!flags.csv.empty() && !flags.json.empty() && same_target(flags.csv, flags.json)) {
+    throw UsageError("--json", "it names the same file as --csv");
+  }
   std::optional<OutputFile> csv;
   std::optional<OutputFile> json;
   if (!flags.csv.empty()) csv.emplace(flags.csv);
@@ -313,11 +318,15 @@ Command make_bench_command() {
   constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
   command.text("--seqlens", &flags->seqlens, "LIST",
                "Sequence lengths N (default 512,1024,2048,4096; a GPU also 8192,16384)");
+  command.excludes("--shape");
   command.text("--head-dims", &flags->head_dims, "LIST", "Head dims D (default 64,128)");
+  command.excludes("--shape");
   command.integer<int64_t>("--tokens", &flags->tokens, 1, kMostExtent,
                            "B * N, held over the sweep (default: CPU 4096, GPU 16384)");
+  command.excludes("--shape");
   command.integer<int64_t>("--hidden", &flags->hidden, 1, kMostExtent,
                            "H * D, held over the sweep (default: CPU 512, GPU 2048)");
+  command.excludes("--shape");
   command.texts("--shape", &flags->shapes, "SHAPE",
                 "B,Hq,Hkv,Nq,Nk,D[,Dv]: this shape instead of the sweep; repeatable", false);
   command.texts("--causal", &flags->causal, "LIST", "Masks (default none,top-left)", true);

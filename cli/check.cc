@@ -12,6 +12,7 @@
 #include "cli/device_memory.h"
 #include "cli/failure.h"
 #include "cli/flags.h"
+#include "cli/io/text.h"
 #include "cli/numbers.h"
 #include "cli/terminal.h"
 #include "reference.h"
@@ -102,8 +103,11 @@ Verdict check_case(const CheckFlags& flags, Device device, const reference::Case
     if (!instance.o.untouched() || !instance.lse.untouched()) {
       return {Outcome::kFailed, "refused, but outputs were written: " + sentence};
     }
-    if (status == TILEFOLD_ERROR_UNSUPPORTED) return {Outcome::kRefused, sentence};
-    return {Outcome::kFailed, fmt::format("{}: {}", tilefold_status_string(status), sentence)};
+    const std::string message = fmt::format("{}: {}", tilefold_status_string(status), sentence);
+    // The problems of the grid and of --fuzz are valid ones; a --case may be anything.
+    const bool refused = status == TILEFOLD_ERROR_UNSUPPORTED ||
+                         (status == TILEFOLD_ERROR_INVALID_ARGUMENT && !flags.one_case.empty());
+    return {refused ? Outcome::kRefused : Outcome::kFailed, message};
   }
   if (!instance.o.surroundings_intact() || !instance.lse.surroundings_intact()) {
     return {Outcome::kFailed, "memory beside the outputs was written"};
@@ -233,12 +237,12 @@ void run_check(const CheckFlags& flags) {
         fmt::print("{}  # {}\n", reproduction(flags, cases[i]), verdict.message);
         break;
     }
-    if (one && verdict.outcome != Outcome::kFailed) fmt::print("{}\n", verdict.message);
+    if (one && verdict.outcome == Outcome::kPassed) fmt::print("{}\n", verdict.message);
   }
   progress.clear();
   if (!one) {
-    fmt::print("{} problems on {} ({}{}): {} passed, {} failed, {} refused by the library\n",
-               cases.size(), device_text(device), info.name,
+    fmt::print("{} on {} ({}{}): {} passed, {} failed, {} refused by the library\n",
+               counted(int64_t(cases.size()), "problem"), device_text(device), info.name,
                flags.attention.kernel.empty() ? "" : ", kernel " + flags.attention.kernel, passed,
                failed, refused);
     if (!worst_case.empty()) {
@@ -247,7 +251,8 @@ void run_check(const CheckFlags& flags) {
   }
   if (refused > 0 && !one) fmt::print("first refusal: {}\n", refusal);
   if (failed > 0) {
-    fail(ExitCode::kCheckFailed, "{} of {} problems failed", failed, cases.size());
+    fail(ExitCode::kCheckFailed, "{} of {} failed", failed,
+         counted(int64_t(cases.size()), "problem"));
   }
   if (passed == 0) fail(ExitCode::kLibraryRefused, "no problem was served: {}", refusal);
 }
@@ -279,7 +284,8 @@ Command make_check_command() {
 
 Tolerances are per element, from the numbers of the problem and the unit roundoff of its
 type. Memory around the outputs is guarded: a stray write is a failure. A problem that the
-library refuses (a forced kernel that does not serve it) counts apart.
+library refuses (a forced kernel that does not serve it; a --case that is not valid) counts
+apart; where it refused every problem, the exit code is 4.
 
 )") + kExitCodesHelp);
   command.runs([flags] { run_check(*flags); });

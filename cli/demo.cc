@@ -22,6 +22,7 @@
 #include "cli/io/files.h"
 #include "cli/io/png.h"
 #include "cli/io/tensor_file.h"
+#include "cli/io/text.h"
 #include "cli/sample.h"
 #include "cli/terminal.h"
 #include "reference.h"
@@ -122,17 +123,17 @@ void print_field(const char* name, const std::string& text) {
 void print_sample(const Sample& sample, const Inputs& inputs, const std::string& path) {
   const int64_t heads = inputs.q.shape()[1];
   const int64_t heads_kv = inputs.k.shape()[1];
-  std::string model = sample.model.empty() ? path : sample.model;
+  std::string model = sample.model.empty() ? clean(path) : sample.model;
   if (!sample.layer.empty()) {
     model += ", layer " + sample.layer;
     if (!sample.num_layers.empty()) model += " of " + sample.num_layers;
   }
-  model += heads == heads_kv
-               ? fmt::format(": {} heads", heads)
-               : fmt::format(": {} query heads share {} key/value heads", heads, heads_kv);
+  model += heads == heads_kv ? ": " + counted(heads, "head")
+                             : fmt::format(": {} query heads share {}", heads,
+                                           counted(heads_kv, "key/value head"));
   print_field("model", model);
   if (!sample.title.empty()) {
-    print_field("text", fmt::format("{}, {} tokens", sample.title, inputs.q.shape()[2]));
+    print_field("text", fmt::format("{}, {}", sample.title, counted(inputs.q.shape()[2], "token")));
   }
   print_field("shapes", fmt::format("q {}, k {}, v {} ({})", shape_text(inputs.q.shape()),
                                     shape_text(inputs.k.shape()), shape_text(inputs.v.shape()),
@@ -152,13 +153,16 @@ void print_terminal_map(const Inputs& inputs, const Sample& sample, std::span<co
   request.num_rows = std::min({inputs.q.shape()[2], fitting, kMostTokens});
   request.num_keys = std::min({inputs.k.shape()[2], fitting, kMostTokens});
   if (request.num_rows <= 0 || request.num_keys <= 0) return;
-  std::vector<std::string> names = sample.tokens;
-  for (int64_t i = 0; names.size() < size_t(std::max(request.num_rows, request.num_keys)); ++i) {
-    names.push_back(std::to_string(i));
-  }
+  // Tokens, or numbers where there are none.
+  const auto names = [](std::vector<std::string> tokens, int64_t count) {
+    const auto most = static_cast<size_t>(count);
+    while (tokens.size() < most) tokens.push_back(std::to_string(tokens.size()));
+    tokens.resize(most);
+    return tokens;
+  };
   const AttentionMap map = attention_map(inputs.q, inputs.k, lse, options, request);
-  fmt::print("{}", terminal_map(map, std::span(names).first(size_t(request.num_rows)),
-                                std::span(names).first(size_t(request.num_keys)), kIndent));
+  fmt::print("{}", terminal_map(map, names(sample.row_tokens, request.num_rows),
+                                names(sample.key_tokens, request.num_keys), kIndent));
 }
 
 void run_demo(const DemoFlags& flags) {
@@ -227,7 +231,7 @@ void run_demo(const DemoFlags& flags) {
   const AttentionMap map = attention_map(inputs.q, inputs.k, lse, options, request);
   picture_file.write(encode_png(draw_sample(sample, map, sample.head)));
   picture_file.commit();
-  fmt::print("\n{}The whole text as a picture: {}\n\n", kIndent, bold(picture_file.path()));
+  fmt::print("\n{}The whole text as a picture: {}\n\n", kIndent, bold(clean(picture_file.path())));
   if (wrong > 0) {
     fail(ExitCode::kCheckFailed,
          "{} results differ from the float64 reference by more than "

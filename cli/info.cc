@@ -8,6 +8,7 @@
 #include "cli/device_memory.h"
 #include "cli/flags.h"
 #include "cli/io/json_writer.h"
+#include "cli/io/text.h"
 #include "cli/terminal.h"
 
 namespace tilefold::cli {
@@ -87,7 +88,8 @@ void run_info(const InfoFlags& flags) {
   fmt::print("{}", device_table.text());
   const std::vector<KernelInfo> all = kernels();
   if (!flags.kernels) {
-    fmt::print("\n{} kernels; `tilefold info --kernels` lists them\n", all.size());
+    fmt::print("\n{}; `tilefold info --kernels` lists them\n",
+               counted(int64_t(all.size()), "kernel"));
     return;
   }
   Table kernel_table({{"kernel"},

@@ -9,6 +9,7 @@
 #include "cli/failure.h"
 #include "cli/flags.h"
 #include "cli/io/tensor_file.h"
+#include "cli/io/text.h"
 #include "cli/numbers.h"
 
 namespace tilefold::cli {
@@ -31,9 +32,16 @@ struct Found {
 };
 
 Found find_tensor(const std::string& path, std::span<const std::byte> bytes, const char* name,
-                  const std::string& key, std::map<std::string, std::string>* metadata) {
+                  const std::string& given_key, std::map<std::string, std::string>* metadata) {
   try {
-    if (is_npy(path, bytes)) return {parse_npy(bytes), path};
+    if (is_npy(path, bytes)) {
+      if (!given_key.empty()) {
+        throw UsageError(fmt::format("--{}-key", name),
+                         fmt::format("{} is a .npy, whose tensor has no name", path));
+      }
+      return {parse_npy(bytes), path};
+    }
+    const std::string key = given_key.empty() ? name : given_key;
     SafetensorsFile file = parse_safetensors(bytes);
     metadata->merge(file.metadata);
     const FileTensor* tensor = file.find(key);
@@ -41,7 +49,7 @@ Found find_tensor(const std::string& path, std::span<const std::byte> bytes, con
       constexpr size_t kMaxListed = 8;
       std::string present;
       for (size_t i = 0; i < file.tensors.size() && i < kMaxListed; ++i) {
-        present += (i > 0 ? ", " : "") + file.tensors[i].name;
+        present += (i > 0 ? ", " : "") + cut(file.tensors[i].name, kMostLabelChars);
       }
       if (file.tensors.size() > kMaxListed) present += ", ...";
       fail(ExitCode::kBadInput, "{}: it has no tensor '{}'; it has: {} (--{}-key names another)",

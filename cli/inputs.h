@@ -18,9 +18,9 @@ enum class AxisOrder { kBhnd, kBnhd };
 /// The options that name the inputs.
 struct InputFlags {
   std::vector<std::string> files;
-  std::string q_key = "q";
-  std::string k_key = "k";
-  std::string v_key = "v";
+  std::string q_key;  // empty: the tensor is called as it is
+  std::string k_key;
+  std::string v_key;
   std::string layout = "bhnd";
   std::string dtype;
 

@@ -11,17 +11,15 @@
 #include "cli/commands.h"
 #include "cli/failure.h"
 #include "cli/flags.h"
+#include "cli/io/text.h"
 
 namespace tilefold::cli {
 namespace {
 
 // Errors are one line, whatever a file's name or a library's sentence holds.
-int report(ExitCode code, std::string sentence) {
-  for (char& c : sentence) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
+int report(ExitCode code, const std::string& sentence) {
   std::fflush(stdout);
-  fmt::print(stderr, "tilefold: {}\n", sentence);
+  fmt::print(stderr, "tilefold: {}\n", clean(sentence));
   return static_cast<int>(code);
 }
 

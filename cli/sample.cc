@@ -4,9 +4,9 @@
 #include <fmt/core.h>
 
 #include <charconv>
-#include <utility>
 
 #include "cli/io/tensor_file.h"
+#include "cli/io/text.h"
 
 namespace tilefold::cli {
 
@@ -23,12 +23,13 @@ Sample describe_sample(const Inputs& inputs) {
     const auto at = inputs.metadata.find(key);
     return at == inputs.metadata.end() ? "" : at->second;
   };
+  const auto line = [&](const char* key) { return clean(cut(text(key), kMostTitleChars)); };
   Sample sample;
-  sample.model = text("model");
-  sample.title = text("title");
-  sample.layer = text("layer");
-  sample.num_layers = text("num_layers");
-  sample.note = text("note");
+  sample.model = line("model");
+  sample.title = line("title");
+  sample.layer = line("layer");
+  sample.num_layers = line("num_layers");
+  sample.note = line("note");
   if (const std::string causal = text("causal"); causal == "top-left" || causal == "bottom-right") {
     sample.causal = causal;
   }
@@ -38,13 +39,14 @@ Sample describe_sample(const Inputs& inputs) {
       number >= 0 && number < inputs.q.shape()[1]) {
     sample.head = number;
   }
-  std::vector<std::string> tokens = parse_string_list(text("tokens"));
-  if (static_cast<int64_t>(tokens.size()) == inputs.q.shape()[2]) sample.tokens = std::move(tokens);
+  const std::vector<std::string> tokens = parse_string_list(text("tokens"));
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count == inputs.q.shape()[2]) sample.row_tokens = tokens;
+  if (count == inputs.k.shape()[2]) sample.key_tokens = tokens;
   return sample;
 }
 
 Picture draw_sample(const Sample& sample, const AttentionMap& map, int64_t head) {
-  const std::vector<AxisLabel> labels = token_labels(sample.tokens);
   std::string subtitle = fmt::format("rows {} to {} look at keys {} to {}", map.first_row,
                                      map.first_row + map.num_rows - 1, map.first_key,
                                      map.first_key + map.num_keys - 1);
@@ -53,7 +55,8 @@ Picture draw_sample(const Sample& sample, const AttentionMap& map, int64_t head)
         fmt::format("; a pixel is the largest of {} x {}", map.rows_per_cell, map.keys_per_cell);
   }
   if (!sample.note.empty()) subtitle = sample.note;
-  return draw_map(map, labels, labels, sample.heading(head), subtitle);
+  return draw_map(map, token_labels(sample.row_tokens), token_labels(sample.key_tokens),
+                  sample.heading(head), subtitle);
 }
 
 }  // namespace tilefold::cli

@@ -16,10 +16,11 @@ struct Sample {
   std::string title;
   std::string layer;
   std::string num_layers;
-  std::string note;                 ///< One sentence on the head that is shown.
-  std::string causal = "none";      ///< The mask that the model uses, as --causal takes it.
-  int64_t head = 0;                 ///< The head to show.
-  std::vector<std::string> tokens;  ///< One for each row, or empty.
+  std::string note;                     ///< One sentence on the head that is shown.
+  std::string causal = "none";          ///< The mask that the model uses, as --causal takes it.
+  int64_t head = 0;                     ///< The head to show.
+  std::vector<std::string> row_tokens;  ///< One for each row of q, or empty.
+  std::vector<std::string> key_tokens;  ///< One for each key, or empty.
 
   /// "SmolLM2-135M, layer 17, head 5: The House That Jack Built", as far as it is known.
   std::string heading(int64_t shown_head) const;

@@ -237,12 +237,26 @@ TEST_F(AttendTest, BadNpyIsNamed) {
   expect_refused(run({"attend", "q.npy", "f64.npy", "k.npy", "-o", "o.npy"}), 3,
                  "f64.npy: its dtype is '<f8'; accepted: '<f4' (float32), '<f2' (float16)");
   expect_refused(run({"attend", "q.npy", "-o", "o.npy"}), 3, "one .npy holds one tensor");
+  expect_refused(run({"attend", "q.npy", "k.npy", "q.npy", "--k-key", "k"}), 2,
+                 "--k-key: k.npy is a .npy, whose tensor has no name");
   EXPECT_FALSE(exists("o.npy"));
 }
 
 // A file's name or key may hold anything: the message stays one line.
 TEST_F(AttendTest, LineEndsInNamesStayInOneLine) {
   expect_refused(run({"attend", "a\nb.safetensors"}), 3, "a b.safetensors");
+}
+
+// Names from a file are cut and cannot command a terminal.
+TEST_F(AttendTest, NamesFromFilesAreCleaned) {
+  write("odd.safetensors",
+        safetensors_bytes(R"({"\u001b[31m)" + std::string(5000, 'n') +
+                              R"(":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})",
+                          std::string(8, '\0')));
+  const Ended ended = run({"attend", "odd.safetensors"});
+  expect_refused(ended, 3, "it has no tensor 'q'; it has: ?[31mnnn");
+  EXPECT_EQ(ended.err.find('\x1b'), std::string::npos);
+  EXPECT_LT(ended.err.size(), 200u);
 }
 
 // ---- the library's refusals: exit code 4, its sentence
@@ -278,6 +292,16 @@ TEST_F(AttendTest, WrongCommandLines) {
       {{"attend", "good.safetensors", "--device", "gpu"}, "accepted: cpu"},
       {{"attend", "good.safetensors", "-o", "o.txt"}, ".safetensors or .npy"},
       {{"attend", "good.safetensors", "-o", "o.npy", "--lse", "o.npy"}, "same file"},
+      {{"attend", "good.safetensors", "-o", "o.npy", "--lse", "./o.npy"}, "same file"},
+      {{"attend", "good.safetensors", "-o", "./good.safetensors"}, "is an input file"},
+      {{"attend", "good.safetensors", "-o", ""}, "--out: its value is empty"},
+      {{"picture", "good.safetensors", "-o", "good.safetensors"}, "ending in .png"},
+      {{"picture", "good.safetensors", "-o", "x.jpg"}, "'x.jpg'; accepted: a name ending in .png"},
+      {{"picture", "good.safetensors", "-o", "p.png", "--rows", "a:b"},
+       "--rows: 'a:b'; accepted: A:B"},
+      {{"picture", "good.safetensors", "-o", "p.png", "--rows", "3"}, "--rows: '3'; accepted: A:B"},
+      {{"picture", "good.safetensors", "-o", "p.png", "--batch", "1"},
+       "--batch: 1; q's batch is 1"},
       {{"attend", "good.safetensors", "--dtype", "bfloat16", "-o", "o.npy"}, "bfloat16"},
       {{"attend", "good.safetensors", "--colour"}, "--colour"},
       {{"frobnicate"}, "frobnicate"},
@@ -313,6 +337,30 @@ TEST_F(AttendTest, PictureIsAPng) {
   expect_refused(run({"picture", "good.safetensors", "-o", "q.png", "--rows", "5:21"}), 2, "<= 20");
   expect_refused(run({"picture", "good.safetensors", "-o", "none/q.png"}), 5, "cannot be written");
   EXPECT_FALSE(exists("q.png"));
+}
+
+// A label of any length is cut; keys that the tokens do not number are not labelled with them.
+TEST_F(AttendTest, PictureLabelsFit) {
+  const auto size_of = [&](int64_t seqlen_k, const std::string& token) {
+    write_qkv("in.safetensors", 1, 1, 3, seqlen_k, 8);
+    const std::string plain = read("in.safetensors");
+    const std::string data = plain.substr(plain.size() - size_t(3 + 2 * seqlen_k) * 8 * 4);
+    std::string header = plain.substr(8, plain.size() - 8 - data.size());
+    header.insert(header.size() - 1, R"(,"__metadata__":{"title":")" + std::string(5000, 't') +
+                                         R"(","tokens":"[\")" + token + R"(\",\"b\",\"c\"]"})");
+    write("in.safetensors", safetensors_bytes(header, data));
+    const Ended ended = run({"picture", "in.safetensors", "-o", "p.png"});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    // "wrote p.png: head 0, W x H pixels"
+    const size_t at = ended.err.find("head 0, ") + 8;
+    return std::pair(std::stoi(ended.err.substr(at)),
+                     std::stoi(ended.err.substr(ended.err.find(" x ", at) + 3)));
+  };
+  const auto [width, height] = size_of(3, std::string(5000, 'w'));
+  EXPECT_LT(width, 3000);
+  EXPECT_LT(height, 1500);
+  EXPECT_EQ(size_of(4, std::string(5000, 'w')).second, size_of(4, "w").second);
+  EXPECT_GT(height, size_of(3, "w").second);
 }
 
 TEST_F(AttendTest, PictureOfEmptyTensorsIsRefused) {

@@ -71,18 +71,41 @@ TEST_F(CommandsTest, CheckOneCase) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_TRUE(holds(ended.out, "ok: ")) << ended.out;
   expect_refused(run({"check", "--case", "colour=red"}), 2, "colour=red");
-  expect_refused(run({"check", "--case", "b=1 hq=3 hkv=2 nq=4 nk=4 d=8"}), 1, "1 of 1");
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"nq=9223372036854775807 nk=1", "nq: '9223372036854775807'; accepted: an integer from 0 to"},
+      {"nq=8589934592 nk=1 d=1 b=2", "tensor q spans more elements than a case may; accepted:"},
+      {"nq=-1", "nq: '-1'; accepted: an integer from 0 to"},
+      {"nk=2 q_strides=9223372036854775807,1,1,1 b=3", "tensor q spans more"},
+      {"nq=4 q_strides=1,2", "q_strides: '1,2'; accepted: 4 integers"},
+      {"q_offset=-9", "q_offset: '-9'; accepted: an integer from 0"},
+      {"causal=left", "causal: 'left'; accepted: none, top_left, bottom_right"},
+      {"dtype=int8", "dtype: 'int8'; accepted: float32, float16, bfloat16"},
+      {"values=odd", "values: 'odd'; accepted: normal, uniform"},
+      {"scale=much", "scale: 'much'; accepted: a number"},
+      {"lse=2", "lse: '2'; accepted: 0, 1"},
+  };
+  for (const auto& [problem, sentence] : wrong) {
+    expect_refused(run({"check", "--case", problem}), 2, sentence);
+  }
+  EXPECT_EQ(run({"check", "--case", "nq=3 nk=5 d=8 causal=bottom-right align=top-left"}).code, 0);
+  // Refusals of a case that is not valid are refusals.
+  expect_refused(run({"check", "--case", "b=1 hq=3 hkv=2 nq=4 nk=4 d=8"}), 4,
+                 "was served: invalid");
+  expect_refused(run({"check", "--case", "d=0"}), 4, "no problem was served");
+  expect_refused(run({"check", "--case", ""}), 2, "--case: its value is empty");
+  expect_refused(run({"check", "--kernel", "\x1b[31m"}), 4, "kernel '?[31m' is not");
   expect_refused(run({"check", "--case", "b=1 hq=2 hkv=2 nq=4 nk=4 d=8", "--kernel", "nope"}), 4,
                  "'nope' is not in this build");
 }
 
-// A failure prints the line that runs it again.
+// A failure prints the line that runs it again. This one: scores beyond float32.
 TEST_F(CommandsTest, CheckFailurePrintsItsReproduction) {
-  const std::string problem = "dtype=float32 b=1 hq=3 hkv=2 nq=4 nk=4 d=8 dv=8";
+  const std::string problem =
+      "dtype=float32 b=1 hq=1 hkv=1 nq=4 nk=4 d=8 dv=8 scale=9.99999968e+37 values=huge_logits";
   const Ended ended = run({"check", "--threads", "2", "--case", problem});
-  EXPECT_EQ(ended.code, 1);
+  expect_refused(ended, 1, "1 of 1 problem failed");
   EXPECT_TRUE(holds(ended.out, "tilefold check --threads 2 --case \"" + problem)) << ended.out;
-  EXPECT_TRUE(holds(ended.out, "  # invalid argument: ")) << ended.out;
+  EXPECT_TRUE(holds(ended.out, "  # 36 of 36 elements wrong")) << ended.out;
 }
 
 TEST_F(CommandsTest, BenchWritesTableCsvAndJson) {
@@ -148,6 +171,14 @@ TEST_F(CommandsTest, BenchTakesShapes) {
   EXPECT_TRUE(holds(ended.out, "32/16")) << ended.out;
   expect_refused(run({"bench", "--shape", "1,2,3"}), 2, "has 3 numbers");
   expect_refused(run({"bench", "--shape", "1,4,2,0,64,16"}), 2, "begin at 1");
+  expect_refused(run({"bench", "--seqlens", "0"}), 2, "--seqlens: '0'; accepted: 1 and more");
+  expect_refused(run({"bench", "--head-dims", "-8"}), 2, "--head-dims: '-8'; accepted: 1");
+  for (const char* option : {"--seqlens", "--head-dims", "--tokens", "--hidden"}) {
+    expect_refused(run({"bench", "--shape", "1,4,2,8,64,16", option, "64"}), 2,
+                   std::string(option) + ": it does not go with --shape");
+  }
+  expect_refused(run({"bench", "--csv", "a", "--json", "./a"}), 2, "same file as --csv");
+  EXPECT_EQ(names(), std::vector<std::string>{});
   expect_refused(run({"bench", "--seqlens", "64", "--csv", "none/b.csv"}), 5, "cannot be written");
 }
 
@@ -171,6 +202,22 @@ TEST_F(CommandsTest, DemoTakesOtherTensors) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_TRUE(holds(ended.out, "plain.safetensors")) << ended.out;
   expect_refused(run({"demo", "--sample", "none.safetensors"}), 3, "none.safetensors");
+  // Tokens of more bytes than letters, and what a terminal would obey.
+  const std::string plain = read("plain.safetensors");
+  const std::string data = plain.substr(plain.size() - (2 + 1 + 1) * 6 * 8 * sizeof(float));
+  std::string header = plain.substr(8, plain.size() - 8 - data.size());
+  header.insert(header.size() - 1,
+                R"(,"__metadata__":{"note":"\u001b[31mred","title":")" + std::string(5000, 't') +
+                    R"(","tokens":"[\"漢漢漢漢漢漢漢漢漢漢漢漢漢漢\",\"\\u009b\",\"\\u001bc\",)"
+                    R"(\"é\",\"b\",\"c\"]"})");
+  write("odd.safetensors", safetensors_bytes(header, data));
+  const Ended odd =
+      run({"demo", "--device", "cpu", "--sample", "odd.safetensors", "--reps", "1", "--out", "."});
+  EXPECT_EQ(odd.code, 0) << odd.err;
+  EXPECT_TRUE(holds(odd.out, "\n  漢漢漢漢漢漢漢漢漢漢漢漢 ")) << odd.out;
+  EXPECT_TRUE(holds(odd.out, "  ?[31mred\n")) << odd.out;
+  EXPECT_TRUE(holds(odd.out, std::string(120, 't') + "..., 6 tokens\n")) << odd.out;
+  EXPECT_FALSE(holds(odd.out, "\x1b") || holds(odd.out, "\xc2\x9b")) << odd.out;
   write("file", "");
   expect_refused(run({"demo", "--sample", "plain.safetensors", "--out", "file/x"}), 5, "file/x");
 }
