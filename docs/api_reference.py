@@ -258,3 +258,11 @@ def on_files(files: Files, config: Any) -> Files:
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Nothing is fetched from elsewhere: the theme's offline plugin names a script on the network."""
     return re.sub(r'<script src="https://unpkg\.com/[^"]*"></script>', "", output)
+
+
+def on_post_template(output: str, template_name: str, config: Any) -> str:
+    """The theme's page for addresses that are not there; an empty result leaves the page out.
+
+    Its links begin at the server's root, which is not where the site lies, nor is there a server.
+    """
+    return "" if template_name == "404.html" and not config.site_url else output
