@@ -68,7 +68,7 @@ ConstTensor as_rank_4(const Found& found, AxisOrder order,
   if (!tensor.type) {
     fail(ExitCode::kBadInput,
          "{}: its dtype is {}; accepted: F32, F16, BF16 (float32, float16, bfloat16)", found.where,
-         tensor.dtype);
+         cut(tensor.dtype, kMostLabelChars));
   }
   const size_t rank = tensor.shape.size();
   if (rank < 2 || rank > 4) {

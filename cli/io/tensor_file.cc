@@ -179,14 +179,14 @@ void check_coverage(const std::vector<FileTensor>& tensors, std::span<const std:
       bad("tensors {} and {} overlap in the file", shown(*previous), shown(tensor.name));
     }
     if (tensor.bytes.data() > end) {
-      bad("{} bytes of data before tensor {} belong to no tensor", tensor.bytes.data() - end,
-          shown(tensor.name));
+      bad("before tensor {} its data has {} of no tensor", shown(tensor.name),
+          counted(tensor.bytes.data() - end, "byte"));
     }
     end = tensor.bytes.data() + tensor.bytes.size();
     previous = &tensor.name;
   }
   const auto rest = data.data() + data.size() - end;
-  if (rest > 0) bad("the last {} bytes of data belong to no tensor", rest);
+  if (rest > 0) bad("its data ends with {} of no tensor", counted(rest, "byte"));
 }
 
 // The dict literal of a .npy header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
@@ -327,8 +327,8 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> file) {
         header_bytes, kMaxSafetensorsHeaderBytes);
   }
   if (header_bytes > file.size() - kLengthBytes) {
-    bad("its header says it is {} bytes long, but {} bytes follow (truncated?)", header_bytes,
-        file.size() - kLengthBytes);
+    bad("its header says it is {} bytes long, but {} follow (truncated?)", header_bytes,
+        counted(int64_t(file.size() - kLengthBytes), "byte"));
   }
   const Json header = parse_header(as_text(file.subspan(kLengthBytes, header_bytes)));
   const auto data = file.subspan(kLengthBytes + header_bytes);

@@ -130,10 +130,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "truncated"},
         BadCase{"HoleAtBegin",
                 entry(R"("dtype":"F32","shape":[2],"data_offsets":[4,12])", std::string(12, 'd')),
-                "belong to no tensor"},
+                "has 4 bytes of no tensor"},
         BadCase{"RestAtEnd",
                 entry(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", std::string(9, 'd')),
-                "last 1 bytes"},
+                "ends with 1 byte of no tensor"},
         BadCase{"Overlap",
                 safetensors_bytes(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                   R"("b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
