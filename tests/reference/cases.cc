@@ -309,7 +309,9 @@ bool from_string(const std::string& text, Case* out, std::string* error) {
       return false;
     }
     if (!accepted.empty()) {
-      return *error = key + ": '" + value + "'; accepted: " + accepted, false;
+      *error = key;
+      error->append(": '").append(value).append("'; accepted: ").append(accepted);
+      return false;
     }
     dv_given = dv_given || key == "dv";
     hkv_given = hkv_given || key == "hkv";
