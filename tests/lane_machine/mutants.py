@@ -53,7 +53,7 @@ REMOVED = {
 }
 # Calls whose removal changes no result and no order, by a piece of the text around them: (family, text, why).
 HARMLESS = [
-    ("sm80", r"ptx::sync_warp\(\);\s*ptx::mbarrier_wait\(full_k\(read", "brings the warp together after thread 0's turn"),
+    ("sm80", r"ptx::sync_warp\(\);(?=\s*ptx::mbarrier_wait\(full_k\(read)", "brings the warp together after thread 0's turn"),
     ("sm80", r"load_next_k<false>\(\);\s*ptx::sync_warp", "the same"),
     ("sm90", r"vector registers \(52 R2UR instead of 14 in the loop\)\.\s*ptx::barrier_sync", "the compiler's view of the code alone"),
     ("sm90", r"ptx::barrier_sync\(turn_barrier", "takes turns at the tensor cores: a matter of speed"),
