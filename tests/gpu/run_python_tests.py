@@ -77,6 +77,7 @@ def run(package):
     import pytest
 
     sys.path.insert(0, str(package))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))  # children
     outcomes = Outcomes()
     options = ["-q", "-rs", "-p", "no:cacheprovider", str(ROOT / "python" / "tests")]
     status = pytest.main(options, plugins=[outcomes])
