@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "layout/divisor.h"
+#include "layout/hopper.h"
 #include "layout/host_device.h"
 #include "layout/schedule.h"
 
@@ -10,14 +12,30 @@ namespace tilefold::layout {
 
 // Order of a static persistent grid (no mask): m_block runs fastest, so the CTAs that run together
 // share a head's K and V in L2.
-TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index, int32_t num_m_blocks) {
-  return {index / num_m_blocks, index % num_m_blocks, 0};
+TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index,
+                                                            const Divisor& by_m_blocks) {
+  const auto batch_head = static_cast<int32_t>(by_m_blocks.quotient(static_cast<uint32_t>(index)));
+  return {batch_head, index - batch_head * static_cast<int32_t>(by_m_blocks.divisor), 0};
 }
 
-// Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
-// on an H200 32 is best or tied from N = 1024 on; heads of short sequences may be more, up to some
-// 16 MB (2 to 3 % at N = 512), beyond which they push each other out of L2; fewer end on uneven
-// tails.
+// The first row of the first row tile: zero, or where later rows see more keys (`masks_right`) less,
+// so that the tile which is not full is the first, whose rows see the fewest keys, not the last. Then
+// its first warpgroups have no rows: the others begin at row 0, since TMA stores nothing at negative
+// coordinates. PERF: counted in blocks of 64 keys, causal, N = 1024, the 6 tiles of 192 rows visit
+// 51 instead of 61.
+TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t block_m,
+                                                      bool masks_right) {
+  const int32_t beyond =
+      (seqlen_q % block_m + kWarpgroupRows - 1) / kWarpgroupRows * kWarpgroupRows;
+  const bool short_tile = beyond != 0 && seqlen_q > block_m;
+  return masks_right && short_tile ? beyond - block_m : 0;
+}
+
+// A dynamic persistent grid (masked) takes its tiles in the order of tile_of (schedule.h): sections
+// of heads one after another, inside a section the longest tiles first. This many heads, given the
+// bytes of K and V that each brings. PERF: on an H200 32 is best or tied from N = 1024 on; heads of
+// short sequences may be more, up to some 16 MB (2 to 3 % at N = 512), beyond which they push each
+// other out of L2; fewer end on uneven tails.
 TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads,
                                                          int64_t kv_bytes_per_head = 1 << 20) {
   constexpr int64_t kSectionBytes = 16 << 20;
@@ -25,20 +43,6 @@ TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads
   const int32_t least = num_batch_heads < 32 ? 16 : 32;
   const int64_t fitting = kSectionBytes / (kv_bytes_per_head > 0 ? kv_bytes_per_head : 1);
   return fitting < least ? least : fitting > kMost ? kMost : static_cast<int32_t>(fitting);
-}
-
-// Order of a dynamic persistent grid (masked): sections of heads one after another; inside a
-// section the longest tiles first (under a causal mask the last rows), all heads of the section
-// before the next shorter row block.
-TILEFOLD_HOST_DEVICE constexpr TileCoord tile_longest_first(int32_t index, int32_t num_m_blocks,
-                                                            int32_t num_batch_heads,
-                                                            int32_t section_heads) {
-  const int32_t section = index / (section_heads * num_m_blocks);
-  const int32_t in_section = index - section * section_heads * num_m_blocks;
-  const int32_t first_head = section * section_heads;
-  const int32_t heads =
-      num_batch_heads - first_head < section_heads ? num_batch_heads - first_head : section_heads;
-  return {first_head + in_section % heads, num_m_blocks - 1 - in_section / heads, 0};
 }
 
 }  // namespace tilefold::layout

@@ -159,6 +159,7 @@ struct StoreBugs {
   bool publish = true;
   bool wait = true;
   bool overwrite = false;
+  int32_t row = 0;
 };
 
 void store_kernel(const Fixture& fixture, uint32_t shared, const StoreBugs& bugs) {
@@ -171,7 +172,7 @@ void store_kernel(const Fixture& fixture, uint32_t shared, const StoreBugs& bugs
   if (bugs.fence) ptx::fence_proxy_async();
   if (bugs.publish) ptx::barrier_sync_cta();
   if (threadIdx.x == 0) {
-    ptx::tma_store_4d(&fixture.map, shared, 0, 0, 0, 0);
+    ptx::tma_store_4d(&fixture.map, shared, 0, bugs.row, 0, 0);
     ptx::tma_store_commit();
     if (bugs.overwrite) ptx::st_shared_u32(shared, 0);
     if (bugs.wait) ptx::tma_store_wait_read();

@@ -13,15 +13,18 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
                                        const ForwardProblem& problem, uint32_t* tile_counter) {
   constexpr float kLog2e = 1.4426950408889634f;
   sm90::ForwardParams params{};
-  params.num_heads = static_cast<int32_t>(problem.num_heads);
-  params.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  const auto m_blocks =
+      static_cast<int32_t>((problem.seqlen_q + config.block_m() - 1) / config.block_m());
+  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  params.grid = layout::TileGrid(batch_heads, m_blocks, 1, layout::heads_per_section(batch_heads));
+  params.num_tiles = batch_heads * m_blocks;
+  params.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
+                                                 config.block_m(), problem.masks_right());
+  params.by_m_blocks = layout::Divisor(static_cast<uint32_t>(m_blocks));
+  params.by_num_heads = layout::Divisor(static_cast<uint32_t>(problem.num_heads));
+  params.by_heads_per_group = layout::Divisor(static_cast<uint32_t>(problem.heads_per_group()));
   params.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   params.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
-  params.num_m_blocks =
-      static_cast<int32_t>((problem.seqlen_q + config.block_m() - 1) / config.block_m());
-  params.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
-  params.num_tiles = params.num_batch_heads * params.num_m_blocks;
-  params.section_heads = layout::heads_per_section(params.num_batch_heads);
   params.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   params.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
   const float scale_log2 = problem.scale * kLog2e;

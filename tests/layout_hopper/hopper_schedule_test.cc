@@ -14,7 +14,7 @@ TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
     for (const int heads : {1, 3, 64}) {
       std::set<std::pair<int, int>> seen;
       for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile = tile_in_head_order(i, m_blocks);
+        const TileCoord tile = tile_in_head_order(i, Divisor(static_cast<uint32_t>(m_blocks)));
         ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
         ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
         seen.insert({tile.m_block, tile.batch_head});
@@ -27,10 +27,10 @@ TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
 TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
   for (const int m_blocks : {1, 2, 7, 32}) {
     for (const int heads : {1, 5, 16, 17, 31, 32, 33, 64, 100}) {
+      const TileGrid grid(heads, m_blocks, 1, heads_per_section(heads, 1 << 20));
       std::set<std::pair<int, int>> seen;
       for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile =
-            tile_longest_first(i, m_blocks, heads, heads_per_section(heads, 1 << 20));
+        const TileCoord tile = tile_of(grid, static_cast<uint32_t>(i));
         ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
         ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
         seen.insert({tile.m_block, tile.batch_head});
@@ -52,14 +52,35 @@ TEST(HopperScheduleTest, RowBlocksDescendWithinASection) {
   constexpr int kMBlocks = 9;
   constexpr int kHeads = 70;
   constexpr int kSection = heads_per_section(kHeads, 1 << 20);
-  for (int i = 1; i < kMBlocks * kHeads; ++i) {
-    const TileCoord before = tile_longest_first(i - 1, kMBlocks, kHeads, kSection);
-    const TileCoord tile = tile_longest_first(i, kMBlocks, kHeads, kSection);
+  const TileGrid grid(kHeads, kMBlocks, 1, kSection);
+  for (uint32_t i = 1; i < kMBlocks * kHeads; ++i) {
+    const TileCoord before = tile_of(grid, i - 1);
+    const TileCoord tile = tile_of(grid, i);
     if (before.batch_head / kSection == tile.batch_head / kSection) {
       EXPECT_LE(tile.m_block, before.m_block);
     } else {
       EXPECT_EQ(tile.batch_head, before.batch_head / kSection * kSection + kSection);
       EXPECT_EQ(tile.m_block, kMBlocks - 1);
+    }
+  }
+}
+
+TEST(HopperScheduleTest, RowTilesHoldEveryRowOnceWhereverTheShortOneIs) {
+  for (const int block_m : {128, 192, 256}) {
+    for (const int seqlen_q : {1, 64, 127, 128, 191, 192, 193, 256, 512, 1000, 1024, 2048}) {
+      for (const bool masks_right : {false, true}) {
+        const int first = first_tile_row(seqlen_q, block_m, masks_right);
+        const int m_blocks = (seqlen_q + block_m - 1) / block_m;
+        EXPECT_TRUE(first <= 0 && first > -block_m) << seqlen_q;
+        EXPECT_EQ(first % kWarpgroupRows, 0);
+        EXPECT_GE(first + m_blocks * block_m, seqlen_q);
+        // No tile is without a row.
+        EXPECT_GT(first + block_m, 0);
+        EXPECT_LT(first + (m_blocks - 1) * block_m, seqlen_q);
+        if (masks_right && m_blocks > 1) {
+          EXPECT_LT(first + m_blocks * block_m, seqlen_q + kWarpgroupRows);
+        }
+      }
     }
   }
 }

@@ -25,8 +25,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// Loads a box; its bytes (the full box, also where it reaches past the tensor) count against the
-// expect_tx of `barrier`.
+// Loads a box; its bytes (the full box, also where it reaches past the tensor, at whose either end
+// zeros stand) count against the expect_tx of `barrier`.
 template <CacheUse kUse = CacheUse::kAgain>
 __device__ __forceinline__ void tma_load_4d(uint32_t destination, const TensorMap* map,
                                             uint32_t barrier, int32_t column, int32_t row,
@@ -47,7 +47,8 @@ __device__ __forceinline__ void tma_load_4d(uint32_t destination, const TensorMa
   }
 }
 
-// Stores a box as part of this thread's current bulk group; what lies past the tensor is left out.
+// Stores a box as part of this thread's current bulk group; what lies past the tensor is left out,
+// but no coordinate may be negative (CUDA C++ Programming Guide, "Multi-dimensional arrays").
 // Shared memory written by other than TMA needs fence_proxy_async() in the writing threads first.
 template <CacheUse kUse = CacheUse::kAgain>
 __device__ __forceinline__ void tma_store_4d(const TensorMap* map, uint32_t source, int32_t column,

@@ -121,9 +121,30 @@ struct Consumer {
     }
   }
 
+  // Turns at the tensor cores: a warpgroup has one for each block of a tile but the last key block,
+  // with which the tile begins.
+  __device__ __forceinline__ void take_turn() {
+    if constexpr (kConfig.order_barrier) {
+      ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
+    }
+  }
+  __device__ __forceinline__ void give_turn() {
+    if constexpr (kConfig.order_barrier) {
+      const int next = warpgroup + 1 == kConfig.warpgroups ? 0 : warpgroup + 1;
+      ptx::barrier_arrive(turn_barrier<kConfig>(next), 2 * kWarpgroupThreads);
+    }
+  }
+
   // The first block of a tile: S and its softmax, with nothing to overlap.
-  __device__ __forceinline__ void first_block(int32_t n_block, const BlockRange& range) {
+  __device__ __forceinline__ void first_block(int32_t n_block, const BlockRange& range,
+                                              bool in_turn) {
     wait_k();
+    if constexpr (kConfig.skip_blocks) {
+      if (in_turn) {
+        take_turn();
+        give_turn();
+      }
+    }
     issue_qk<true>();
     ptx::wgmma_wait<0>();
     ptx::pin_registers(rS);
@@ -143,16 +164,11 @@ struct Consumer {
   template <MaskSides kSides>
   __device__ __forceinline__ void step(int32_t n_block) {
     wait_k();
-    if constexpr (kConfig.order_barrier) {
-      ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
-    }
+    take_turn();
     issue_qk<false>();
     wait_v();
     issue_pv();
-    if constexpr (kConfig.order_barrier) {
-      const int next = warpgroup + 1 == kConfig.warpgroups ? 0 : warpgroup + 1;
-      ptx::barrier_arrive(turn_barrier<kConfig>(next), 2 * kWarpgroupThreads);
-    }
+    give_turn();
     ptx::wgmma_wait<1>();
     ptx::pin_registers(rS);
     release_k();
@@ -167,9 +183,14 @@ struct Consumer {
   }
 
   // Blocks [begin, end), the last one first, that this warpgroup has nothing to do with.
-  __device__ __forceinline__ void pass_over(int32_t begin, int32_t end) {
+  // `last_has_turn`: the last one is not the tile's last.
+  __device__ __forceinline__ void pass_over(int32_t begin, int32_t end, bool last_has_turn) {
 #pragma unroll 1
-    for (int32_t n_block = begin; n_block < end; ++n_block) {
+    for (int32_t n_block = end - 1; n_block >= begin; --n_block) {
+      if (kConfig.order_barrier && (last_has_turn || n_block != end - 1)) {
+        take_turn();
+        give_turn();
+      }
       wait_k();
       wait_v();
       ptx::sync_warp();  // all lanes have seen both phases before one gives the stages back
@@ -181,9 +202,10 @@ struct Consumer {
   // All blocks of a tile: rO and stats, whose sums are then whole rows'. `after_first` runs once
   // the first softmax is done.
   template <typename AfterFirst>
-  __device__ __forceinline__ void attend(const BlockRange& range, AfterFirst&& after_first) {
+  __device__ __forceinline__ void attend(const BlockRange& range, int32_t tile_end,
+                                         AfterFirst&& after_first) {
     int32_t n_block = range.end - 1;
-    first_block(n_block, range);
+    first_block(n_block, range, range.end != tile_end);
     after_first();
     --n_block;
     if constexpr (kConfig.masked) {
@@ -231,7 +253,7 @@ struct Consumer {
     for (int h = 0; h < 2; ++h) {
       inverse[h] = ptx::rcp_approx_ftz(stats.row_sum[h]);
       empty[h] = range.empty() || (kConfig.masked && mask_of(params).row_is_empty(row + 8 * h));
-      if (params.lse != nullptr && lane % 4 == 0 && row + 8 * h < params.seqlen_q) {
+      if (params.lse != nullptr && lane % 4 == 0 && row_exists(params, row + 8 * h)) {
         const float lse = (stats.row_max[h] + ptx::lg2_approx_ftz(stats.row_sum[h])) * kLn2;
         ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
                                head * params.lse_strides.head +
@@ -250,7 +272,7 @@ struct Consumer {
     const auto store = [&](int part) {
       ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
       ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-      if (thread == 0) {
+      if (thread == 0 && !(kConfig.masked && first_row < 0)) {
 #pragma unroll
         for (int c = 0; c < kChunksOfPart; ++c) {
           const int chunk = part * kChunksOfPart + c;
@@ -318,12 +340,9 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
   int32_t index = static_cast<int32_t>(blockIdx.x);
 #pragma unroll 1
   for (int32_t use = 0; index < params.num_tiles; ++use) {
-    const TileCoord tile = tile_at<kConfig>(params, index);
-    const int32_t batch = tile.batch_head / params.num_heads;
-    const int32_t head = tile.batch_head - batch * params.num_heads;
-    const int32_t tile_row = tile.m_block * kConfig.block_m();
-    const int32_t first_row = tile_row + warpgroup * kWarpgroupRows;
-    const BlockRange tile_range = blocks_of<kConfig>(params, tile_row, kConfig.block_m());
+    const Tile tile = tile_at<kConfig>(params, index);
+    const int32_t first_row = tile.row + warpgroup * kWarpgroupRows;
+    const BlockRange tile_range = blocks_of<kConfig>(params, tile.row, kConfig.block_m());
     BlockRange range = tile_range;
     if constexpr (kConfig.skip_blocks) {
       range = blocks_of<kConfig>(params, first_row, kWarpgroupRows);
@@ -339,15 +358,15 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
         consumer.release_q(consumer.q_position.stage ^ 1);  // the tile before was stored from it
       }
     };
-    if constexpr (kConfig.skip_blocks) consumer.pass_over(range.end, tile_range.end);
+    if constexpr (kConfig.skip_blocks) consumer.pass_over(range.end, tile_range.end, false);
     if (!range.empty()) {
-      consumer.attend(range, after_first);
+      consumer.attend(range, tile_range.end, after_first);
     } else {
       for (int part = 0; part < kConfig.q_parts; ++part) consumer.wait_q(part);
       after_first();
     }
-    consumer.finish(range, batch, head, first_row);
-    if constexpr (kConfig.skip_blocks) consumer.pass_over(tile_range.begin, range.begin);
+    consumer.finish(range, tile.batch, tile.head, first_row);
+    if constexpr (kConfig.skip_blocks) consumer.pass_over(tile_range.begin, range.begin, true);
     if constexpr (kConfig.q_stages == 1) consumer.release_q(0);
     consumer.q_position.advance();
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "layout/block_range.h"
+#include "layout/hopper_schedule.h"
 
 namespace tilefold::sm90 {
 namespace {
@@ -91,7 +92,11 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
   const int64_t block_m = config.block_m();
   const int64_t m_blocks = ceil_div(problem.seqlen_q, block_m);
   const bool masked = problem.masks_left() || problem.masks_right();
-  // All tiles where they are few; else whole ones, spread evenly (the last may be short).
+  const int64_t first_row = config.masked
+                                ? layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
+                                                         config.block_m(), problem.masks_right())
+                                : 0;
+  // All tiles where they are few; else some, spread evenly (the first or the last may be short).
   const bool all = m_blocks <= kAllUpTo;
   const int64_t candidates = all ? m_blocks : problem.seqlen_q / block_m;
   const int64_t samples = !masked ? 1 : all ? m_blocks : std::min(candidates, kSamples);
@@ -99,8 +104,9 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
   double visible = 0;  // pairs, of the rows looked at
   double rows = 0;
   for (int64_t i = 0; i < samples; ++i) {
-    const int64_t begin = (2 * i + 1) * candidates / (2 * samples) * block_m;
-    const int64_t end = std::min(begin + block_m, problem.seqlen_q);
+    const int64_t tile_begin = (2 * i + 1) * candidates / (2 * samples) * block_m + first_row;
+    const int64_t begin = std::max<int64_t>(tile_begin, 0);
+    const int64_t end = std::min(tile_begin + block_m, problem.seqlen_q);
     const Visit tile = visit(config, problem, begin, end);
     double columns = tile.columns;
     if (masked && config.skip_blocks) {

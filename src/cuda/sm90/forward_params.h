@@ -5,6 +5,8 @@
 
 #include "core/problem.h"
 #include "cuda/tensor_map.h"
+#include "layout/divisor.h"
+#include "layout/schedule.h"
 
 namespace tilefold::sm90 {
 
@@ -14,15 +16,15 @@ struct ForwardParams {
   TensorMap map_v;
   TensorMap map_o;  // boxes of 64 rows
 
-  int32_t num_heads;
-  int32_t heads_per_group;
+  layout::TileGrid grid;  // the order of masked tiles; of others, its extents
+  int32_t num_tiles;
+  layout::Divisor by_m_blocks;
+  layout::Divisor by_num_heads;
+  layout::Divisor by_heads_per_group;
   int32_t seqlen_q;
   int32_t seqlen_k;
-  int32_t num_m_blocks;
-  int32_t num_batch_heads;
-  int32_t num_tiles;
-  int32_t section_heads;  // masked: layout::tile_longest_first
-  int32_t diagonal_left;  // row i sees key j: i + diagonal_left <= j <= i + diagonal_right
+  int32_t first_tile_row;  // layout::first_tile_row
+  int32_t diagonal_left;   // row i sees key j: i + diagonal_left <= j <= i + diagonal_right
   int32_t diagonal_right;
 
   // A logit is score * score_factor; its exponent in base 2 is logit * scale_log2, scale_log2 > 0.

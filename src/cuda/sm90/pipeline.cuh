@@ -21,11 +21,30 @@ using layout::TileCoord;
 
 // ---- tile coordinates
 
+struct Tile {
+  int32_t batch;
+  int32_t head;
+  int32_t row;  // its first one; masked: may be before row 0
+};
+
+// Rows of a tile before the first query row and after the last are computed, and go nowhere.
+__device__ __forceinline__ bool row_exists(const ForwardParams& params, int32_t row) {
+  return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);
+}
+
 template <ForwardConfig kConfig>
-__device__ __forceinline__ TileCoord tile_at(const ForwardParams& params, int32_t index) {
-  return kConfig.masked ? layout::tile_longest_first(index, params.num_m_blocks,
-                                                     params.num_batch_heads, params.section_heads)
-                        : layout::tile_in_head_order(index, params.num_m_blocks);
+__device__ __forceinline__ Tile tile_at(const ForwardParams& params, int32_t index) {
+  const TileCoord at = kConfig.masked ? layout::tile_of(params.grid, static_cast<uint32_t>(index))
+                                      : layout::tile_in_head_order(index, params.by_m_blocks);
+  const layout::Divisor& by_heads = params.by_num_heads;
+  const auto batch = static_cast<int32_t>(by_heads.quotient(static_cast<uint32_t>(at.batch_head)));
+  const int32_t row = at.m_block * kConfig.block_m() + (kConfig.masked ? params.first_tile_row : 0);
+  return {batch, at.batch_head - batch * static_cast<int32_t>(by_heads.divisor), row};
+}
+
+// The K/V head of a query head.
+__device__ __forceinline__ int32_t head_kv_of(const ForwardParams& params, int32_t head) {
+  return static_cast<int32_t>(params.by_heads_per_group.quotient(static_cast<uint32_t>(head)));
 }
 
 __device__ __forceinline__ Mask mask_of(const ForwardParams& params) {
@@ -40,8 +59,9 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
     return {0, 0, params.seqlen_k / kConfig.block_n,
             (params.seqlen_k + kConfig.block_n - 1) / kConfig.block_n};
   }
-  const int32_t row_end = row_begin + rows < params.seqlen_q ? row_begin + rows : params.seqlen_q;
-  BlockRange range = layout::block_range(mask_of(params), row_begin, row_end, kConfig.block_n);
+  const int32_t begin = row_begin > 0 ? row_begin : 0;
+  const int32_t end = row_begin + rows < params.seqlen_q ? row_begin + rows : params.seqlen_q;
+  BlockRange range = layout::block_range(mask_of(params), begin, end, kConfig.block_n);
   // The factor is applied where both sides are masked.
   if (params.apply_factor) range.full_begin = range.end;
   return range;

@@ -77,12 +77,9 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
   int32_t index = static_cast<int32_t>(blockIdx.x);
 #pragma unroll 1
   for (int32_t use = 0; index < params.num_tiles; ++use) {
-    const TileCoord tile = tile_at<kConfig>(params, index);
-    const int32_t batch = tile.batch_head / params.num_heads;
-    const int32_t head = tile.batch_head - batch * params.num_heads;
-    const int32_t head_kv = head / params.heads_per_group;
-    const int32_t row = tile.m_block * kConfig.block_m();
-    const BlockRange range = blocks_of<kConfig>(params, row, kConfig.block_m());
+    const Tile tile = tile_at<kConfig>(params, index);
+    const int32_t head_kv = head_kv_of(params, tile.head);
+    const BlockRange range = blocks_of<kConfig>(params, tile.row, kConfig.block_m());
 
     if constexpr (!kConfig.masked) {
       index += static_cast<int32_t>(gridDim.x);
@@ -102,7 +99,7 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
           load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce>(
               smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
               smem + kConfig.full_q(stage, warpgroup, part), part * kConfig.q_chunks(),
-              row + warpgroup * kWarpgroupRows, head, batch);
+              tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch);
         }
       }
       q_position.advance();
@@ -113,8 +110,8 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
     const int32_t q_block = q_late ? range.end - 1 : range.end;
 #pragma unroll 1
     for (int32_t n_block = range.end; n_block >= range.begin; --n_block) {
-      if (n_block > range.begin) producer.load_k(n_block - 1, head_kv, batch);
-      if (n_block < range.end) producer.load_v(n_block, head_kv, batch);
+      if (n_block > range.begin) producer.load_k(n_block - 1, head_kv, tile.batch);
+      if (n_block < range.end) producer.load_v(n_block, head_kv, tile.batch);
       if (n_block == q_block) load_q();
     }
     if constexpr (kConfig.masked) {

@@ -173,17 +173,21 @@ cudaError_t prepare(const Row& row, int32_t device) {
 ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& problem,
                         uint32_t* tile_counter) {
   ForwardParams p{};
-  p.num_heads = static_cast<int32_t>(problem.num_heads);
-  p.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
   p.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   p.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
-  p.num_m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
-  p.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
-  p.num_tiles = p.num_batch_heads * p.num_m_blocks;
   const int64_t kv_bytes =
       problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
-  p.section_heads =
-      layout::heads_per_section(p.num_batch_heads, kv_bytes / problem.heads_per_group());
+  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  const auto m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
+  p.grid = layout::TileGrid(
+      batch_heads, m_blocks, 1,
+      layout::heads_per_section(batch_heads, kv_bytes / problem.heads_per_group()));
+  p.num_tiles = batch_heads * m_blocks;
+  p.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
+                                            config.block_m(), problem.masks_right());
+  p.by_m_blocks = layout::Divisor(static_cast<uint32_t>(m_blocks));
+  p.by_num_heads = layout::Divisor(static_cast<uint32_t>(problem.num_heads));
+  p.by_heads_per_group = layout::Divisor(static_cast<uint32_t>(problem.heads_per_group()));
   p.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   p.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
   p.apply_factor = !scale_is_plain(problem.scale);
