@@ -13,13 +13,16 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
                                        const ForwardProblem& problem, uint32_t* tile_counter) {
   constexpr float kLog2e = 1.4426950408889634f;
   sm90::ForwardParams params{};
-  params.num_heads = static_cast<int32_t>(problem.num_heads);
   params.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  const layout::PackedRows packed{params.heads_per_group, static_cast<int32_t>(problem.seqlen_q)};
+  if (config.pack_heads) params.packed = packed;
+  params.num_heads =
+      static_cast<int32_t>(config.pack_heads ? problem.num_heads_kv : problem.num_heads);
   params.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   params.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
-  params.num_m_blocks =
-      static_cast<int32_t>((problem.seqlen_q + config.block_m() - 1) / config.block_m());
-  params.num_batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  const int64_t rows = config.pack_heads ? packed.rows() : problem.seqlen_q;
+  params.num_m_blocks = static_cast<int32_t>((rows + config.block_m() - 1) / config.block_m());
+  params.num_batch_heads = static_cast<int32_t>(problem.batch) * params.num_heads;
   params.num_tiles = params.num_batch_heads * params.num_m_blocks;
   params.section_heads = layout::heads_per_section(params.num_batch_heads);
   params.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
@@ -41,18 +44,24 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
   params.head_dim = static_cast<int32_t>(problem.head_dim);
   params.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   const auto map = [&](const char* name, const void* data, const Strides& strides, int64_t heads,
-                       int64_t rows, int64_t columns, int32_t box_rows) {
-    return host_tensor_map(
-        {name, problem.dtype, data, strides, problem.batch, heads, rows, columns, box_rows});
+                       int64_t length, int64_t columns, int32_t box_rows, bool pack) {
+    TensorMapOperand operand{name,  problem.dtype, data,    strides, problem.batch,
+                             heads, length,        columns, box_rows};
+    if (pack) {
+      operand.group = params.heads_per_group;
+      operand.box_rows = packed.rows_of_head();
+      operand.box_heads = box_rows / operand.box_rows;
+    }
+    return host_tensor_map(operand);
   };
   params.map_q = map("q", problem.q, problem.q_strides, problem.num_heads, problem.seqlen_q,
-                     problem.head_dim, layout::kWarpgroupRows);
+                     problem.head_dim, layout::kWarpgroupRows, config.pack_heads);
   params.map_k = map("k", problem.k, problem.k_strides, problem.num_heads_kv, problem.seqlen_k,
-                     problem.head_dim, config.block_n);
+                     problem.head_dim, config.block_n, false);
   params.map_v = map("v", problem.v, problem.v_strides, problem.num_heads_kv, problem.seqlen_k,
-                     problem.head_dim_v, config.block_n);
+                     problem.head_dim_v, config.block_n, false);
   params.map_o = map("o", problem.o, problem.o_strides, problem.num_heads, problem.seqlen_q,
-                     problem.head_dim_v, layout::kWarpgroupRows);
+                     problem.head_dim_v, layout::kWarpgroupRows, config.pack_heads);
   return params;
 }
 
@@ -93,6 +102,7 @@ ForwardOutcome run_sm90(ForwardSetup& setup, const ForwardRun& how, const char* 
        name##_row::kConfig.block_n,                                                            \
        [](lane_machine::ForwardSetup& setup, const lane_machine::ForwardRun& how) {            \
          return lane_machine::run_sm90<name##_row>(setup, how, #name);                         \
-       }});                                                                                    \
+       },                                                                                      \
+       name##_row::kConfig.pack_heads ? int64_t{layout::kWarpgroupRows} : INT64_MAX});         \
   }                                                                                            \
   }

@@ -110,8 +110,8 @@ struct Consumer {
     int32_t end[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      begin[h] = mask_of(params).key_begin(row + 8 * h) - first_key;
-      end[h] = mask_of(params).key_end(row + 8 * h) - first_key;
+      begin[h] = mask_of(params).key_begin(query_of<kConfig>(params, row + 8 * h)) - first_key;
+      end[h] = mask_of(params).key_end(query_of<kConfig>(params, row + 8 * h)) - first_key;
     }
     if constexpr (kSides == MaskSides::kBoth) {
       if (params.apply_factor) multiply_scores(rS, params.score_factor);
@@ -230,13 +230,16 @@ struct Consumer {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       inverse[h] = ptx::rcp_approx_ftz(stats.row_sum[h]);
-      empty[h] = range.empty() || (kConfig.masked && mask_of(params).row_is_empty(row + 8 * h));
-      if (params.lse != nullptr && lane % 4 == 0 && row + 8 * h < params.seqlen_q) {
+      empty[h] =
+          range.empty() ||
+          (kConfig.masked && mask_of(params).row_is_empty(query_of<kConfig>(params, row + 8 * h)));
+      if (params.lse != nullptr && lane % 4 == 0 && row_exists<kConfig>(params, row + 8 * h)) {
         const float lse = (stats.row_max[h] + ptx::lg2_approx_ftz(stats.row_sum[h])) * kLn2;
-        ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
-                               head * params.lse_strides.head +
-                               (row + 8 * h) * params.lse_strides.row,
-                           empty[h] ? params.empty_row_lse : lse);
+        ptx::st_global_f32(
+            params.lse + batch * params.lse_strides.batch +
+                head_q_of<kConfig>(params, head, row + 8 * h) * params.lse_strides.head +
+                query_of<kConfig>(params, row + 8 * h) * params.lse_strides.row,
+            empty[h] ? params.empty_row_lse : lse);
       }
     }
     scale_rows(rO, inverse);
@@ -254,9 +257,15 @@ struct Consumer {
 #pragma unroll
         for (int c = 0; c < kChunksOfPart; ++c) {
           const int chunk = part * kChunksOfPart + c;
-          ptx::tma_store_4d<ptx::CacheUse::kOnce>(
-              &params.map_o, sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes,
-              chunk * layout::kChunkColumns, first_row, head, batch);
+          const uint32_t source = sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes;
+          if constexpr (kConfig.pack_heads) {
+            ptx::tma_store_5d<ptx::CacheUse::kOnce>(&params.map_o, source,
+                                                    chunk * layout::kChunkColumns, 0,
+                                                    params.packed.head(first_row), head, batch);
+          } else {
+            ptx::tma_store_4d<ptx::CacheUse::kOnce>(
+                &params.map_o, source, chunk * layout::kChunkColumns, first_row, head, batch);
+          }
         }
         ptx::tma_store_commit();
       }
@@ -352,7 +361,7 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
     consumer.q_position.advance();
 
     index += static_cast<int32_t>(gridDim.x);
-    if constexpr (kConfig.masked) {
+    if constexpr (kConfig.counts_tiles()) {
       const int32_t slot = tile_slot(use);
       ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
       const auto next = static_cast<int>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "layout/block_range.h"
+#include "layout/packed_rows.h"
 
 namespace tilefold::sm90 {
 namespace {
@@ -77,6 +78,21 @@ Visit visit(const ForwardConfig& config, const ForwardProblem& problem, int64_t 
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Row tiles of a K/V head's whole group.
+int64_t packed_tiles(const ForwardConfig& config, const ForwardProblem& problem) {
+  const layout::PackedRows rows(static_cast<int32_t>(problem.heads_per_group()),
+                                static_cast<int32_t>(problem.seqlen_q));
+  return ceil_div(rows.rows(), config.block_m());
+}
+
+// Useful products over those computed, where heads are packed: all tiles visit the same blocks.
+double packed_useful(const ForwardConfig& config, const ForwardProblem& problem) {
+  const Visit all = visit(config, problem, 0, problem.seqlen_q);
+  const double computed = (all.columns + kTileOverheadColumnsMasked) *
+                          static_cast<double>(packed_tiles(config, problem) * config.block_m());
+  return all.visible * static_cast<double>(problem.heads_per_group()) / computed;
+}
+
 }  // namespace
 
 double expected_efficiency(const ForwardConfig& config, const ForwardProblem& problem,
@@ -87,6 +103,14 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
   const double useful_dims = static_cast<double>(problem.head_dim + problem.head_dim_v) /
                              (config.head_dim + config.dim_v());
   if (useful_dims < kWide) return 0.0;
+  if (config.pack_heads) {
+    const double rounds =
+        static_cast<double>(problem.batch * problem.num_heads_kv * packed_tiles(config, problem)) /
+        device.num_multiprocessors;
+    return std::clamp(packed_useful(config, problem) * useful_dims * rounds / std::ceil(rounds) *
+                          tile_speed(config) / kPeakTflops,
+                      0.0, 1.0);
+  }
   const double overhead = config.masked ? kTileOverheadColumnsMasked : kTileOverheadColumns;
   const int64_t block_m = config.block_m();
   const int64_t m_blocks = ceil_div(problem.seqlen_q, block_m);

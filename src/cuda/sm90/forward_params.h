@@ -5,21 +5,22 @@
 
 #include "core/problem.h"
 #include "cuda/tensor_map.h"
+#include "layout/packed_rows.h"
 
 namespace tilefold::sm90 {
 
 struct ForwardParams {
-  TensorMap map_q;  // boxes of 64 rows
+  TensorMap map_q;  // boxes of 64 rows; where heads are packed, of 64 / rows_of_head heads
   TensorMap map_k;  // boxes of block_n rows
   TensorMap map_v;
-  TensorMap map_o;  // boxes of 64 rows
+  TensorMap map_o;  // as map_q
 
-  int32_t num_heads;
+  int32_t num_heads;  // that have tiles: of Q, or of K and V where heads are packed
   int32_t heads_per_group;
   int32_t seqlen_q;
   int32_t seqlen_k;
   int32_t num_m_blocks;
-  int32_t num_batch_heads;
+  int32_t num_batch_heads;  // batch * num_heads
   int32_t num_tiles;
   int32_t section_heads;  // masked: layout::tile_longest_first
   int32_t diagonal_left;  // row i sees key j: i + diagonal_left <= j <= i + diagonal_right
@@ -47,6 +48,8 @@ struct ForwardParams {
   Strides v_strides;
   int32_t head_dim;
   int32_t head_dim_v;
+
+  layout::PackedRows packed;  // pack_heads: the rows of a group
 };
 
 }  // namespace tilefold::sm90

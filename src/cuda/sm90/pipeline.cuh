@@ -23,9 +23,34 @@ using layout::TileCoord;
 
 template <ForwardConfig kConfig>
 __device__ __forceinline__ TileCoord tile_at(const ForwardParams& params, int32_t index) {
-  return kConfig.masked ? layout::tile_longest_first(index, params.num_m_blocks,
-                                                     params.num_batch_heads, params.section_heads)
-                        : layout::tile_in_head_order(index, params.num_m_blocks);
+  return kConfig.counts_tiles()
+             ? layout::tile_longest_first(index, params.num_m_blocks, params.num_batch_heads,
+                                          params.section_heads)
+             : layout::tile_in_head_order(index, params.num_m_blocks);
+}
+
+// The K/V head of a tile's head.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t head_kv_of(const ForwardParams& params, int32_t head) {
+  return kConfig.pack_heads ? head : head / params.heads_per_group;
+}
+
+// The query of a tile's row.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t query_of(const ForwardParams& params, int32_t row) {
+  return kConfig.pack_heads ? params.packed.query(row) : row;
+}
+
+// Its head in Q and O.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t head_q_of(const ForwardParams& params, int32_t head,
+                                             int32_t row) {
+  return kConfig.pack_heads ? head * params.heads_per_group + params.packed.head(row) : head;
+}
+
+template <ForwardConfig kConfig>
+__device__ __forceinline__ bool row_exists(const ForwardParams& params, int32_t row) {
+  return kConfig.pack_heads ? params.packed.exists(row) : row < params.seqlen_q;
 }
 
 __device__ __forceinline__ Mask mask_of(const ForwardParams& params) {
@@ -39,6 +64,11 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
   if constexpr (!kConfig.masked) {
     return {0, 0, params.seqlen_k / kConfig.block_n,
             (params.seqlen_k + kConfig.block_n - 1) / kConfig.block_n};
+  }
+  if constexpr (kConfig.pack_heads) {  // the queries of any head are all of them
+    if (params.packed.head(row_begin) >= params.packed.heads) return {};
+    row_begin = 0;
+    rows = params.seqlen_q;
   }
   const int32_t row_end = row_begin + rows < params.seqlen_q ? row_begin + rows : params.seqlen_q;
   BlockRange range = layout::block_range(mask_of(params), row_begin, row_end, kConfig.block_n);
