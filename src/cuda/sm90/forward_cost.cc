@@ -104,6 +104,7 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
                              (config.head_dim + config.dim_v());
   if (useful_dims < kWide) return 0.0;
   if (config.pack_heads) {
+    if (problem.seqlen_q > kWarpgroupRows) return 0.0;
     const double rounds =
         static_cast<double>(problem.batch * problem.num_heads_kv * packed_tiles(config, problem)) /
         device.num_multiprocessors;
