@@ -36,7 +36,7 @@ TEST_P(GroupedTest, FewQueriesOfGroupsOfEverySize) {
 TEST_P(GroupedTest, RowsWithoutAKey) {
   for (const int64_t group : {2, 3, 8}) {
     for (const int64_t nq : {3, 9, 33, 64}) {
-      for (const int64_t nk : {0, 1, nq - 1}) {
+      for (const int64_t nk : {int64_t{0}, int64_t{1}, nq - 1}) {
         check(grouped(nq, nk, group, TILEFOLD_CAUSAL_BOTTOM_RIGHT));
       }
     }
