@@ -22,7 +22,7 @@ TILEFOLD_GPU_ROWS(GroupedTest);
 TEST_P(GroupedTest, FewQueriesOfGroupsOfEverySize) {
   int turn = 0;
   for (const int64_t group : {1, 2, 3, 4, 6, 8, 12, 16, 64}) {
-    for (const int64_t nq : {1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 33, 64}) {
+    for (const int64_t nq : {1, 2, 4, 7, 8, 9, 16, 20, 33, 64}) {
       Case c = grouped(nq, turn % 2 == 0 ? 150 : 61, group, turn % 3);
       if (turn % 4 == 3) c.window_left = 20;
       if (turn % 5 == 4) c.window_right = 3;
@@ -46,10 +46,10 @@ TEST_P(GroupedTest, RowsWithoutAKey) {
 TEST_P(GroupedTest, ManyTilesForEveryCta) {
   for (const auto& [nq, group] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {5, 6}, {33, 4}, {64, 3}}) {
-    Case c = grouped(nq, 200, group, group == 8 ? 0 : 2);
-    c.batch = 300;
+    Case c = grouped(nq, 150, group, group == 8 ? 0 : 2);
+    c.batch = nq < 33 ? 200 : 100;  // three tiles of packed heads for each of 132 CTAs
     Instance instance = make_fast_instance(c);
-    check(&instance, c.to_string(), 7);
+    check(&instance, c.to_string(), nq < 33 ? 3 : 17);
   }
 }
 

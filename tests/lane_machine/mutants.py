@@ -29,7 +29,7 @@ TILEFOLD_SM80_ROW(d160_pair_tma, .dtype = DType::kFloat16, .head_dim = 160, .blo
 TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 64, .stages = 2, .masked = true)
 TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .skip_blocks = true)
 TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
-TILEFOLD_SM90_ROW(d64_packed, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 32, .stages = 2, .masked = true, .skip_blocks = true, .pack_heads = true)
+TILEFOLD_SM90_ROW(d64_packed, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 32, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true, .pack_heads = true)
 TILEFOLD_SM90_ROW(d128_parts, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .q_parts = 2, .masked = true)
 """,
 }
@@ -42,7 +42,7 @@ CASES = [
     "hq=1 nq=40 nk=100 values=negative seed=7",
     "nonfinite hq=1 nq=100 nk=100 causal=top_left seed=6",
     "b=2 hq=10 hkv=2 nq=5 nk=40 causal=bottom_right seed=8",
-    "hq=9 hkv=3 nq=20 nk=12 causal=bottom_right seed=9",
+    "hq=10 hkv=2 nq=20 nk=40 causal=bottom_right seed=9",
     "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=10",
 ]
 

@@ -143,13 +143,13 @@ struct Consumer {
   template <MaskSides kSides>
   __device__ __forceinline__ void step(int32_t n_block) {
     wait_k();
-    if constexpr (kConfig.order_barrier) {
+    if (takes_turns<kConfig>(params)) {
       ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
     }
     issue_qk<false>();
     wait_v();
     issue_pv();
-    if constexpr (kConfig.order_barrier) {
+    if (takes_turns<kConfig>(params)) {
       const int next = warpgroup + 1 == kConfig.warpgroups ? 0 : warpgroup + 1;
       ptx::barrier_arrive(turn_barrier<kConfig>(next), 2 * kWarpgroupThreads);
     }
@@ -318,7 +318,7 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int lane = thread % 32;
   Consumer<kConfig> consumer{params, smem, warpgroup, thread, lane};
-  if constexpr (kConfig.order_barrier) {
+  if (takes_turns<kConfig>(params)) {
     // The first turn is warpgroup 0's.
     if (warpgroup + 1 == kConfig.warpgroups) {
       ptx::barrier_arrive(turn_barrier<kConfig>(0), 2 * kWarpgroupThreads);

@@ -113,8 +113,8 @@ struct ForwardConfig {
            (q_stages == 1 || q_stages == 2) && (q_parts == 1 || q_parts == 2 || q_parts == 4) &&
            (q_parts == 1 || (q_stages == 1 && head_dim % (q_parts * layout::kChunkColumns) == 0 &&
                              dim_v() == head_dim)) &&
-           !(skip_blocks && (order_barrier || !masked)) && (skip_blocks || !pack_heads) &&
-           smem_bytes() <= kSharedMemoryLimit;
+           !(skip_blocks && (order_barrier != pack_heads || !masked)) &&
+           (skip_blocks || !pack_heads) && smem_bytes() <= kSharedMemoryLimit;
   }
 };
 

@@ -57,6 +57,14 @@ __device__ __forceinline__ Mask mask_of(const ForwardParams& params) {
   return {params.seqlen_k, params.diagonal_left, params.diagonal_right};
 }
 
+// Whether warpgroups take turns at the tensor cores. Of packed rows, where one has all rows of a
+// tile, the others pass over its blocks instead; else those without rows take their turns too.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ bool takes_turns(const ForwardParams& params) {
+  if constexpr (kConfig.pack_heads) return params.packed.head(kWarpgroupRows) < params.packed.heads;
+  return kConfig.order_barrier;
+}
+
 // The key blocks of rows [row_begin, row_begin + rows), as far as these exist.
 template <ForwardConfig kConfig>
 __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int32_t row_begin,
@@ -66,7 +74,7 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
             (params.seqlen_k + kConfig.block_n - 1) / kConfig.block_n};
   }
   if constexpr (kConfig.pack_heads) {  // the queries of any head are all of them
-    if (params.packed.head(row_begin) >= params.packed.heads) return {};
+    if (!takes_turns<kConfig>(params) && row_begin > 0) return {};
     row_begin = 0;
     rows = params.seqlen_q;
   }

@@ -149,10 +149,11 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
 
 // ---- choice
 
-// Above every sm80 row, by the percentage of the tensor peak that the row is expected to reach; but
+// Above every sm80 row, by the part of the tensor peak that the row is expected to reach, in
+// hundredths of a percent (a few query rows reach no more than some percent); but
 // below them (and above the generic rows) where splitting the keys is worth more than wgmma.
 constexpr int kBase = 200;
-constexpr int kPoints = 99;
+constexpr int kPoints = 10000;
 constexpr int kBelowSplitKeys = 2;
 constexpr int kPointsBelow = 16;
 
