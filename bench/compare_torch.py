@@ -14,19 +14,24 @@ on LD_LIBRARY_PATH) and fa3-fwd 0.0.3 (namespace fa3_fwd; bfloat16 only). vLLM's
 
 Prints a table of TFLOP/s, the ratios to each other peer and their geometric means. Writes CSV:
 a line naming GPU, driver, date, commit and command, then peer, pass, dtype, hdim, causal, batch, heads,
-seqlen, median_ms, tflops and, beyond these, mode, sm_clock_mhz, rel_error (relative Frobenius norm of
-O - O_float64 over sampled rows), lse_error, kernel.
+seqlen (of the keys), median_ms, tflops and, beyond these, mode, sm_clock_mhz, rel_error (relative Frobenius
+norm of O - O_float64 over sampled rows), lse_error, kernel, seqlen_q, heads_kv.
+
+Where --seqlen-q names fewer query rows than keys, the table is in microseconds: memory is what counts.
+Calls of less than some 50 us are shorter than what the host needs to make them: time those with --graph.
 
     compare_torch.py --lib build/src/libtilefold.so --out bench/results/h200-sm80.csv
     compare_torch.py --lib ... --hdim 128 --causal 0 --seqlen 4096 --peers tilefold_sm80,torch_fa2
     compare_torch.py --lib ... --peers tilefold_sm90,fa3 --fa3 xformers/flash_attn_3/_C.so
     compare_torch.py --lib ... --peers tilefold_sm90,fa3 --fa3 fa3_fwd/_C.abi3.so:fa3_fwd --dtype bf16
     compare_torch.py --lib ... --kernels sm80_fp16_d128_m128n64_s2,sm80_fp16_d128_m64n64_s2
+    compare_torch.py --lib ... --causal 0 --seqlen-q 1,4 --group 8 --heads 64 --batch 16 --seqlen 4096
 """
 
 import argparse
 import ctypes
 import datetime
+import itertools
 import math
 import os
 import shlex
@@ -41,6 +46,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 class Tilefold(Library):
+    capturing = None  # the stream of a CUDA graph in the making
+
     def explain(self, tensors, options):
         """{kernel name: what the library says of it}, and the chosen kernel's name."""
         buffer = ctypes.create_string_buffer(1 << 17)
@@ -76,7 +83,7 @@ class Tilefold(Library):
         forward, option_ref, size = self.lib.tilefold_forward, ctypes.byref(options), needed.value
 
         def run():
-            if forward(*refs, option_ref, address, size, stream) != 0:
+            if forward(*refs, option_ref, address, size, self.capturing or stream) != 0:
                 raise RuntimeError(self.lib.tilefold_last_error().decode())
 
         run.keep = (options, workspace, tensors)
@@ -89,7 +96,18 @@ class Tilefold(Library):
 class Peer:
     def __init__(self, name, run, output, lse=None, kernel=""):
         self.name, self.run, self.output, self.lse, self.kernel = name, run, output, lse, kernel
+        self.calls = 1  # of a run
         self.times_ms = []
+
+    def become_graph(self, calls, library):
+        """From now on a run is a CUDA graph of so many calls."""
+        graph, call = torch.cuda.CUDAGraph(), self.run
+        with torch.cuda.graph(graph):
+            library.capturing = torch.cuda.current_stream().cuda_stream
+            for _ in range(calls):
+                call()
+        library.capturing = None
+        self.run, self.calls = graph.replay, calls
 
 
 TORCH_BACKENDS = {
@@ -158,7 +176,9 @@ def make_peers(arguments, library, fa3, q, k, v, causal):
 
         def run(backend=backend, peer=peer):
             with sdpa_kernel(backend):
-                peer.output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                peer.output = torch.nn.functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
+                )
 
         peer.run = run
         try:
@@ -199,7 +219,7 @@ def enqueue(peer, launches):
 
 
 def collect(peer, events):
-    peer.times_ms += [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+    peer.times_ms += [a.elapsed_time(b) / peer.calls for a, b in zip(events, events[1:])]
 
 
 def warm_up(peers, seconds):
@@ -240,19 +260,21 @@ def measure(peers, arguments, clock):
 
 def sampled_reference(q, k, v, causal, heads=6, rows=96):
     """Rows of O and LSE in float64: (batch, head, row indices, O, LSE) for some heads."""
-    batch, num_heads, seqlen, head_dim = q.shape
+    batch, num_heads, seqlen_q, head_dim = q.shape
+    seqlen = k.shape[2]
+    group = num_heads // k.shape[1]
     generator = torch.Generator().manual_seed(seqlen + head_dim)
     samples = []
     for _ in range(heads):
         b = int(torch.randint(batch, (1,), generator=generator))
         h = int(torch.randint(num_heads, (1,), generator=generator))
-        i = torch.randint(seqlen, (rows,), generator=generator)
-        i[:3] = torch.tensor([0, seqlen // 2, seqlen - 1])
+        i = torch.randint(seqlen_q, (rows,), generator=generator)
+        i[:3] = torch.tensor([0, seqlen_q // 2, seqlen_q - 1])
         i = i.cuda()
-        scores = q[b, h, i].double() @ k[b, h].double().T / math.sqrt(head_dim)
+        scores = q[b, h, i].double() @ k[b, h // group].double().T / math.sqrt(head_dim)
         if causal:
             scores.masked_fill_(torch.arange(seqlen, device="cuda")[None, :] > i[:, None], -math.inf)
-        samples.append((b, h, i, scores.softmax(-1) @ v[b, h].double(), scores.logsumexp(-1)))
+        samples.append((b, h, i, scores.softmax(-1) @ v[b, h // group].double(), scores.logsumexp(-1)))
     return samples
 
 
@@ -273,28 +295,34 @@ def errors(peer, samples):
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 COLUMNS = (
-    "peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,tflops,mode,sm_clock_mhz,rel_error,lse_error,kernel"
+    "peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,tflops,mode,sm_clock_mhz,rel_error,lse_error,kernel,"
+    "seqlen_q,heads_kv"
 )
 
 
-def forward_flops(batch, heads, seqlen, head_dim, causal):
-    return 4 * batch * heads * seqlen * seqlen * head_dim * (0.5 if causal else 1.0)
+def forward_flops(batch, heads, seqlen_q, seqlen, head_dim, causal):
+    return 4 * batch * heads * seqlen_q * seqlen * head_dim * (0.5 if causal else 1.0)
 
 
-def make_inputs(arguments, dtype, batch, heads, seqlen, head_dim):
-    def draw():
+def make_inputs(arguments, dtype, batch, heads, heads_kv, seqlen_q, seqlen, head_dim):
+    def draw(heads, seqlen):
         shape = (batch, heads, seqlen, head_dim)
         if arguments.layout == "bnhd":
             return torch.randn(batch, seqlen, heads, head_dim, device="cuda", dtype=dtype).transpose(1, 2)
         return torch.randn(shape, device="cuda", dtype=dtype)
 
-    return draw(), draw(), draw()
+    return draw(heads, seqlen_q), draw(heads_kv, seqlen), draw(heads_kv, seqlen)
 
 
-def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seqlen):
-    batch = max(arguments.tokens // seqlen, 1)
+def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seqlen, seqlen_q, batch, group):
+    seqlen_q = seqlen_q or seqlen
+    batch = batch or max(arguments.tokens // seqlen, 1)
     heads = arguments.heads or max(arguments.width // head_dim, 1)
-    q, k, v = make_inputs(arguments, DTYPES[dtype_name], batch, heads, seqlen, head_dim)
+    heads_kv = max(heads // group, 1)
+    q, k, v = make_inputs(
+        arguments, DTYPES[dtype_name], batch, heads_kv * group, heads_kv, seqlen_q, seqlen, head_dim
+    )
+    heads = heads_kv * group
     peers = make_peers(arguments, library, fa3, q, k, v, causal)
     if not peers:
         return []
@@ -305,8 +333,11 @@ def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seql
     torch.cuda.synchronize()
     samples = sampled_reference(q, k, v, causal)
     peer_errors = {peer.name: errors(peer, samples) for peer in peers}
+    if arguments.graph:
+        for peer in peers:
+            peer.become_graph(arguments.graph, library)
     clocks = measure(peers, arguments, clock)
-    flops = forward_flops(batch, heads, seqlen, head_dim, causal)
+    flops = forward_flops(batch, heads, seqlen_q, seqlen, head_dim, causal)
     rows = []
     for peer in peers:
         median = statistics.median(peer.times_ms)
@@ -319,7 +350,9 @@ def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seql
                 causal=int(causal),
                 batch=batch,
                 heads=heads,
+                heads_kv=heads_kv,
                 seqlen=seqlen,
+                seqlen_q=seqlen_q,
                 ms=median,
                 tflops=flops / median / 1e9,
                 clock=round(statistics.median(clocks)),
@@ -336,7 +369,7 @@ def csv_line(row, mode):
     return (
         f"{row['peer']},fwd,{row['dtype']},{row['hdim']},{row['causal']},{row['batch']},{row['heads']},"
         f"{row['seqlen']},{row['ms']:.4f},{row['tflops']:.1f},{mode},{row['clock']},{row['error']:.3e},"
-        f"{lse_error},{row['kernel']}"
+        f"{lse_error},{row['kernel']},{row['seqlen_q']},{row['heads_kv']}"
     )
 
 
@@ -344,8 +377,12 @@ def print_point(rows):
     first = rows[0]
     by_peer = {row["peer"]: row for row in rows}
     text = f"{first['dtype']} d{first['hdim']:<3} {'c ' if first['causal'] else 'nc'} N={first['seqlen']:<6}"
+    few = first["seqlen_q"] < first["seqlen"]
+    if few:
+        text += f" Nq={first['seqlen_q']:<3} B={first['batch']:<4} H={first['heads']}/{first['heads_kv']}"
     for row in rows:
-        text += f" {row['peer'].replace('tilefold', 'tf')} {row['tflops']:.0f}"
+        text += f" {row['peer'].replace('tilefold', 'tf')} "
+        text += f"{row['ms'] * 1000:.1f}" if few else f"{row['tflops']:.0f}"
         if not row["error"] < (4e-4 if row["dtype"] == "fp16" else 3.2e-3):
             text += f" (ERROR {row['error']:.1e})"
         for reference in REFERENCES:
@@ -358,7 +395,8 @@ def print_summary(all_rows):
     """Geometric mean and least ratio of every tilefold peer to every reference."""
     points = {}
     for row in all_rows:
-        points.setdefault((row["dtype"], row["hdim"], row["causal"], row["seqlen"]), {})[row["peer"]] = row
+        key = ("dtype", "hdim", "causal", "seqlen", "seqlen_q", "batch", "heads", "heads_kv")
+        points.setdefault(tuple(row[name] for name in key), {})[row["peer"]] = row
     ours = sorted({row["peer"] for row in all_rows if row["peer"].startswith("tilefold")})
     groups = sorted({key[:3] for key in points})
     for peer in ours:
@@ -414,7 +452,10 @@ def parse_arguments():
     add("--seqlen", type=numbers, default=[512, 1024, 2048, 4096, 8192, 16384])
     add("--tokens", type=int, default=16384, help="batch * seqlen")
     add("--width", type=int, default=2048, help="heads * head dim")
-    add("--heads", type=int, default=0, help="heads; 0: width / head dim")
+    add("--heads", type=int, default=0, help="query heads; 0: width / head dim")
+    add("--batch", type=numbers, default=[0], help="0: tokens / seqlen")
+    add("--group", type=numbers, default=[1], help="query heads of one K/V head")
+    add("--seqlen-q", type=numbers, default=[0], help="query rows; 0: as many as keys")
     add("--layout", choices=["bhnd", "bnhd"], default="bhnd", help="storage of q, k and v")
     add("--lse", action="store_true", help="have tilefold write LSE too")
     add("--mode", choices=["sustained", "burst"], default="sustained")
@@ -422,9 +463,13 @@ def parse_arguments():
     add("--pause-ms", type=float, default=60, help="burst: pause before each peer's turn")
     add("--rounds", type=int, default=12)
     add("--launches", type=int, default=3, help="launches of a peer in each round")
+    add("--graph", type=int, default=0,
+        help="calls in a CUDA graph that is launched in place of one call, so that host time stays out; 0: none")  # fmt: skip
     add("--out", help="CSV file to write")
     add("--commit", default="", help="commit to name in the CSV where there is no git")
     arguments = parser.parse_args()
+    if any(arguments.seqlen_q) and any(arguments.causal):
+        parser.error("--seqlen-q is for --causal 0: the peers align a causal mask differently")
     if ("fa3" in arguments.peers) != bool(arguments.fa3):
         parser.error("peer fa3 and --fa3 FILE[:NAMESPACE], its library, go together: give both or neither")
     return arguments
@@ -439,14 +484,16 @@ def main():
     head = provenance(arguments)
     print(head, flush=True)
     all_rows = []
-    for dtype_name in arguments.dtype:
-        for head_dim in arguments.hdim:
-            for causal in arguments.causal:
-                for seqlen in arguments.seqlen:
-                    rows = run_point(arguments, library, fa3, clock, dtype_name, head_dim, bool(causal), seqlen)
-                    if rows:
-                        print_point(rows)
-                    all_rows += rows
+    axes = (arguments.dtype, arguments.hdim, arguments.causal, arguments.seqlen, arguments.seqlen_q)
+    for dtype_name, head_dim, causal, seqlen, seqlen_q, batch, group in itertools.product(
+        *axes, arguments.batch, arguments.group
+    ):
+        rows = run_point(
+            arguments, library, fa3, clock, dtype_name, head_dim, bool(causal), seqlen, seqlen_q, batch, group
+        )
+        if rows:
+            print_point(rows)
+        all_rows += rows
     print_summary(all_rows)
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as file:

@@ -231,6 +231,11 @@ RunResult run_one(const ForwardKernel& kernel, const std::string& text, const Op
     std::printf("left out %s \"%s\": the kernel has no masks\n", kernel.name.c_str(), text.c_str());
     return RunResult::kLeftOut;
   }
+  if (problem.seqlen_q > kernel.most_queries) {
+    std::printf("left out %s \"%s\": the kernel takes up to %" PRId64 " query rows\n",
+                kernel.name.c_str(), text.c_str(), kernel.most_queries);
+    return RunResult::kLeftOut;
+  }
   for (uint64_t i = 0; i < options.num_schedules; ++i) {
     ForwardRun how;
     how.seed = options.first_schedule + i;

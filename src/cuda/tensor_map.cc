@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kAlignmentBytes = 16;  // of the base and of every stride
 constexpr int64_t kStrideLimitBytes = int64_t{1} << 40;
 constexpr int64_t kExtentLimit = int64_t{1} << 31;  // coordinates are signed 32-bit numbers
-constexpr int kRank = 4;
+constexpr int kMostRank = 5;
 constexpr int kEntryPointVersion = 12000;  // the CUDA version that brought cuTensorMapEncodeTiled
 
 using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
@@ -64,6 +64,7 @@ bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason) {
     int64_t extent;
   } axes[] = {{"batch", operand.strides.batch, operand.batch},
               {"head", operand.strides.head, operand.heads},
+              {"group", operand.group * operand.strides.head, operand.heads},
               {"row", operand.strides.row, operand.rows},
               {"column", 0, operand.columns}};
   const int64_t element_bytes = dtype_bytes(operand.dtype);
@@ -95,13 +96,23 @@ bool encode_tensor_map(const TensorMapOperand& operand, TensorMap* map, Reason* 
   const auto stride = [&](int64_t elements) {
     return static_cast<cuuint64_t>(elements * element_bytes);
   };
-  const cuuint64_t extents[kRank] = {extent(operand.columns), extent(operand.rows),
-                                     extent(operand.heads), extent(operand.batch)};
-  const cuuint64_t strides[kRank - 1] = {stride(operand.strides.row), stride(operand.strides.head),
-                                         stride(operand.strides.batch)};
-  const cuuint32_t box[kRank] = {static_cast<cuuint32_t>(operand.box_columns),
-                                 static_cast<cuuint32_t>(operand.box_rows), 1, 1};
-  const cuuint32_t element_strides[kRank] = {1, 1, 1, 1};
+  const bool grouped = operand.group > 0;
+  const int rank = grouped ? kMostRank : kMostRank - 1;
+  cuuint64_t extents[kMostRank] = {extent(operand.columns), extent(operand.rows),
+                                   extent(operand.heads), extent(operand.batch)};
+  cuuint64_t strides[kMostRank - 1] = {stride(operand.strides.row), stride(operand.strides.head),
+                                       stride(operand.strides.batch)};
+  if (grouped) {
+    extents[2] = extent(operand.group);
+    extents[3] = extent(operand.heads / operand.group);
+    extents[4] = extent(operand.batch);
+    strides[2] = stride(operand.group * operand.strides.head);
+    strides[3] = stride(operand.strides.batch);
+  }
+  const cuuint32_t box[kMostRank] = {static_cast<cuuint32_t>(operand.box_columns),
+                                     static_cast<cuuint32_t>(operand.box_rows),
+                                     static_cast<cuuint32_t>(operand.box_heads), 1, 1};
+  const cuuint32_t element_strides[kMostRank] = {1, 1, 1, 1, 1};
   const CUtensorMapDataType type = operand.dtype == DType::kFloat16
                                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -113,9 +124,9 @@ bool encode_tensor_map(const TensorMapOperand& operand, TensorMap* map, Reason* 
                                                ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B
                                                : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
   const CUresult result =
-      encode(reinterpret_cast<CUtensorMap*>(map), type, kRank, const_cast<void*>(operand.data),
-             extents, strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(reinterpret_cast<CUtensorMap*>(map), type, static_cast<cuuint32_t>(rank),
+             const_cast<void*>(operand.data), extents, strides, box, element_strides,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     reason->set("%s: cuTensorMapEncodeTiled refused it (CUresult %d)", operand.name,
                 static_cast<int>(result));

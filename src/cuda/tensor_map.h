@@ -20,6 +20,9 @@ enum class FetchBytes { k128, k256 };
 // boxes of `box_rows` rows by `box_columns` columns of one head, written to shared memory with the
 // 128-byte swizzle (layout/hopper.h: swizzle128), or the 64-byte one where a box is no wider. Boxes
 // may reach past the end of a row or a head: loads fill with zeros there, stores leave it out.
+// With `group` > 0 the heads are groups of that many, dimensions {column, row, head of the group,
+// group, batch}; a box has the rows of `box_heads` heads, one after another, and ends with the
+// group as it does with a head.
 struct TensorMapOperand {
   const char* name = "";  // in reasons: "q", "k", ...
   DType dtype = DType::kFloat16;
@@ -31,6 +34,8 @@ struct TensorMapOperand {
   int64_t columns = 0;
   int32_t box_rows = 0;      // at most 256
   int32_t box_columns = 64;  // at most 128 bytes
+  int64_t group = 0;         // divides `heads`; 0: heads are not grouped
+  int32_t box_heads = 1;
   // How much of device memory L2 fetches where a box misses it.
   FetchBytes fetch = FetchBytes::k256;
 };

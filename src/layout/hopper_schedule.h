@@ -18,11 +18,11 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index,
   return {batch_head, index - batch_head * static_cast<int32_t>(by_m_blocks.divisor), 0};
 }
 
-// The first row of the first row tile: zero, or where later rows see more keys (`masks_right`) less,
-// so that the tile which is not full is the first, whose rows see the fewest keys, not the last. Then
-// its first warpgroups have no rows: the others begin at row 0, since TMA stores nothing at negative
-// coordinates. PERF: counted in blocks of 64 keys, causal, N = 1024, the 6 tiles of 192 rows visit
-// 51 instead of 61.
+// The first row of the first row tile: zero, or where later rows see more keys (`masks_right`)
+// less, so that the tile which is not full is the first, whose rows see the fewest keys, not the
+// last. Then its first warpgroups have no rows: the others begin at row 0, since TMA stores nothing
+// at negative coordinates. PERF: counted in blocks of 64 keys, causal, N = 1024, the 6 tiles of 192
+// rows visit 51 instead of 61.
 TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t block_m,
                                                       bool masks_right) {
   const int32_t beyond =

@@ -197,6 +197,15 @@ TensorMap host_tensor_map(const TensorMapOperand& operand) {
   map.strides[3] = operand.strides.batch * bytes;
   map.box_rows = operand.box_rows;
   map.box_columns = operand.box_columns;
+  if (operand.group > 0) {
+    map.rank = 5;
+    map.dims[2] = operand.group;
+    map.dims[3] = operand.heads / operand.group;
+    map.dims[4] = operand.batch;
+    map.strides[3] = operand.group * operand.strides.head * bytes;
+    map.strides[4] = operand.strides.batch * bytes;
+    map.box_heads = operand.box_heads;
+  }
   TensorMap opaque{};
   std::memcpy(&opaque, &map, sizeof map);
   return opaque;

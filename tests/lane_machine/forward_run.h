@@ -71,6 +71,7 @@ struct ForwardKernel {
   int block_m;
   int block_n;
   std::function<ForwardOutcome(ForwardSetup&, const ForwardRun&)> run;
+  int64_t most_queries = INT64_MAX;  // takes up to so many
 };
 
 // The kernels that are linked in, by name; register_kernel() adds one (and returns true).

@@ -68,13 +68,15 @@ const HostTensorMap* as_map(const void* map) {
 // Calls visit(shared address, global address or null, bytes) for each row of a box. Columns past
 // the tensor's end come in a call of their own.
 template <class Visit>
-void for_each_piece(const HostTensorMap& map, uint32_t shared, const std::array<int32_t, 4>& at,
+void for_each_piece(const HostTensorMap& map, uint32_t shared, const BoxPlace& at,
                     const Visit& visit) {
   const int bytes = map.box_columns * static_cast<int>(map.strides[0]);
-  for (int row = 0; row < map.box_rows; ++row) {
-    const int64_t y = int64_t{at[1]} + row;
-    const bool inside = y >= 0 && y < map.dims[1] && at[2] >= 0 && at[2] < map.dims[2] &&
-                        at[3] >= 0 && at[3] < map.dims[3];
+  for (int row = 0; row < map.box_rows * map.box_heads; ++row) {
+    BoxPlace first = at;  // of this row
+    first[1] += row % map.box_rows;
+    first[2] += row / map.box_rows;
+    bool inside = true;
+    for (int i = 1; i < map.rank; ++i) inside &= first[i] >= 0 && first[i] < map.dims[i];
     for (int offset = 0; offset < bytes; offset += 16) {
       const uint32_t target = swizzle(shared + static_cast<uint32_t>(row * bytes + offset), bytes);
       int valid = 0;  // bytes of this piece that the tensor has
@@ -83,16 +85,17 @@ void for_each_piece(const HostTensorMap& map, uint32_t shared, const std::array<
         valid = static_cast<int>(
             std::clamp<int64_t>((map.dims[0] - x) * map.strides[0], int64_t{0}, int64_t{16}));
       std::byte* global = nullptr;
-      if (valid > 0)
-        global = map.data + x * map.strides[0] + y * map.strides[1] + at[2] * map.strides[2] +
-                 at[3] * map.strides[3];
+      if (valid > 0) {
+        global = map.data + x * map.strides[0];
+        for (int i = 1; i < map.rank; ++i) global += first[i] * map.strides[i];
+      }
       visit(target, global, valid);
     }
   }
 }
 
 int box_bytes(const HostTensorMap& map) {
-  return map.box_rows * map.box_columns * static_cast<int>(map.strides[0]);
+  return map.box_heads * map.box_rows * map.box_columns * static_cast<int>(map.strides[0]);
 }
 
 // The 16-byte pieces of shared memory that a wgmma reads. They count as read by each of the four
@@ -152,7 +155,7 @@ void Machine::maybe_complete(Mbarrier& barrier) {
 // --- TMA
 
 void Machine::land_load(int issuer, uint32_t destination, const void* map, uint32_t barrier,
-                        const std::array<int32_t, 4>& at, SiteId site) {
+                        const BoxPlace& at, SiteId site) {
   const HostTensorMap& tensor = *as_map(map);
   Lane& lane = lanes_[issuer];
   const uint32_t time = engine_now++;
@@ -348,15 +351,16 @@ void fence_proxy_async(const Site&) {
 
 void fence_mbarrier_init(const Site& site) { fence_proxy_async(site); }
 
-void tma_load(uint32_t destination, const void* map, uint32_t barrier, const int32_t (&at)[4],
+void tma_load(uint32_t destination, const void* map, uint32_t barrier, int rank, const BoxPlace& at,
               const Site& site) {
   Machine& machine = *g_machine;
   Lane& lane = machine.lane();
   const SiteId id = machine.intern(site);
   machine.count(Op::kTma);
   const HostTensorMap* tensor = as_map(map);
-  if (tensor == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
-    machine.hazard(HazardKind::kBadOperand, lane, id, "no tensor map at a multiple of 64 bytes");
+  if (tensor == nullptr || tensor->rank != rank || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
+    machine.hazard(HazardKind::kBadOperand, lane, id,
+                   "no tensor map of that rank at a multiple of 64 bytes");
     machine.stop();
   }
   const int bytes = box_bytes(*tensor);
@@ -365,24 +369,31 @@ void tma_load(uint32_t destination, const void* map, uint32_t barrier, const int
   machine.note_write(destination, bytes, lane, id, CellState::kInFlight, true);
   std::memset(machine.shared(destination), 0xff, static_cast<size_t>(bytes));
   machine.engine_queue.push_back(
-      [&machine, issuer = lane.index, destination, map, barrier, place = std::to_array(at), id] {
+      [&machine, issuer = lane.index, destination, map, barrier, place = at, id] {
         machine.land_load(issuer, destination, map, barrier, place, id);
       });
 }
 
-void tma_store(const void* map, uint32_t source, const int32_t (&at)[4], const Site& site) {
+void tma_store(const void* map, uint32_t source, int rank, const BoxPlace& at, const Site& site) {
   Machine& machine = *g_machine;
   Lane& lane = machine.lane();
   const SiteId id = machine.intern(site);
   machine.count(Op::kTma);
   const HostTensorMap* tensor = as_map(map);
-  if (tensor == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
-    machine.hazard(HazardKind::kBadOperand, lane, id, "no tensor map at a multiple of 64 bytes");
+  if (tensor == nullptr || tensor->rank != rank || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
+    machine.hazard(HazardKind::kBadOperand, lane, id,
+                   "no tensor map of that rank at a multiple of 64 bytes");
     machine.stop();
+  }
+  for (const int32_t coordinate : at) {
+    if (coordinate < 0) {  // legal for loads only
+      machine.hazard(HazardKind::kBadOperand, lane, id, "TMA store at a negative coordinate");
+      machine.stop();
+    }
   }
   if (!machine.check_shared(lane, id, source, box_bytes(*tensor), 128, "TMA store")) machine.stop();
   machine.note_read(source, box_bytes(*tensor), lane, false, id, true, true);
-  lane.open_stores.push_back({map, source, std::to_array(at), id});
+  lane.open_stores.push_back({map, source, at, id});
 }
 
 void tma_store_commit(const Site&) {

@@ -204,6 +204,14 @@ TEST(LaneMachineHopperTest, StoreThatNobodyWaitsFor) {
   });
 }
 
+TEST(LaneMachineHopperTest, StoreBeforeTheTensor) {
+  expect(HazardKind::kBadOperand, 64, [](const Fixture& fixture, uint32_t shared) {
+    StoreBugs bugs;
+    bugs.row = -8;
+    store_kernel(fixture, shared, bugs);
+  });
+}
+
 TEST(LaneMachineHopperTest, SourceOfAStoreOverwritten) {
   expect(HazardKind::kRace, 64, [](const Fixture& fixture, uint32_t shared) {
     StoreBugs bugs;

@@ -39,7 +39,7 @@ struct CpAsync {
 struct PendingStore {
   const void* map = nullptr;
   uint32_t source = 0;
-  std::array<int32_t, 4> at = {};
+  BoxPlace at = {};
   SiteId site = 0;
 };
 
@@ -224,7 +224,7 @@ class Machine {
   Mbarrier* find_mbarrier(const Lane& lane, uint32_t address, SiteId site, bool async_proxy);
   void maybe_complete(Mbarrier& barrier);
   void land_load(int issuer, uint32_t destination, const void* map, uint32_t barrier,
-                 const std::array<int32_t, 4>& at, SiteId site);
+                 const BoxPlace& at, SiteId site);
   void finish_store(Lane& lane, const PendingStore& store);
   void land_product(Warp& warp, PendingProduct& product);
   void check_hopper_leftovers();

@@ -27,8 +27,9 @@ TILEFOLD_SM80_ROW(d160_pair_tma, .dtype = DType::kFloat16, .head_dim = 160, .blo
     "sm90": """
 #include "sm90_run.h"
 TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 64, .stages = 2, .masked = true)
-TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .skip_blocks = true)
+TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true)
 TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
+TILEFOLD_SM90_ROW(d64_packed, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 32, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true, .pack_heads = true)
 TILEFOLD_SM90_ROW(d128_parts, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .q_parts = 2, .masked = true)
 """,
 }
@@ -40,6 +41,10 @@ CASES = [
     "hq=1 nq=40 nk=150 values=large_logits seed=5",
     "hq=1 nq=40 nk=100 values=negative seed=7",
     "nonfinite hq=1 nq=100 nk=100 causal=top_left seed=6",
+    "b=2 hq=10 hkv=2 nq=5 nk=40 causal=bottom_right seed=8",
+    "hq=10 hkv=2 nq=20 nk=40 causal=bottom_right seed=9",
+    "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=10",
+    "hq=1 nq=200 nk=200 causal=top_left seed=11",
 ]
 
 # Calls whose removal must be noticed wherever they stand, one mutant for each.
@@ -157,6 +162,25 @@ NAMED = {
          "ptx::mbarrier_init(smem + kConfig.empty_k(stage), kConsumerWarps - 1);"),
         ("the producer keeps more registers than there are", "cuda/sm90", "return warpgroups == 2 ? 40 :",
          "return warpgroups == 2 ? 152 :"),
+        ("packed rows: the head counted within a warpgroup", "layout/packed_rows.h", "return row >> rows_log2;",
+         "return row % 64 >> rows_log2;"),
+        ("packed rows: the query counted across heads", "layout/packed_rows.h",
+         "return row & ((1 << rows_log2) - 1);", "return row;"),
+        ("packed rows: heads do not end with their group", "layout/packed_rows.h",
+         "return head(row) < heads && query(row) < queries;", "return query(row) < queries;"),
+        ("packed rows: queries do not end with their head", "layout/packed_rows.h",
+         "return head(row) < heads && query(row) < queries;", "return head(row) < heads;"),
+        ("packed rows: the K/V head counted as if it were one of Q", "cuda/sm90",
+         "if constexpr (kConfig.pack_heads) return head;", ""),
+        ("O of a warpgroup before the first row is stored", "cuda/sm90",
+         "if (thread == 0 && (!kConfig.masked || first_row >= 0)) {", "if (thread == 0) {"),
+        ("LSE of rows before the first", "cuda/sm90",
+         "return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);", "return row < params.seqlen_q;"),
+        ("keys counted from a row before the first", "cuda/sm90",
+         "const int32_t begin = row_begin > 0 ? row_begin : 0;", "const int32_t begin = row_begin;"),
+        ("the last row tile left out", "layout/hopper_schedule.h", "? beyond - block_m : 0;", "? -block_m : 0;"),
+        ("a block passed over takes no turn", "cuda/sm90", "if (last_has_turn || n_block != end - 1) {", "if (last_has_turn) {"),
+        ("the first block passed over takes a turn", "cuda/sm90", "if (last_has_turn || n_block != end - 1) {", "if (true) {"),
         ("K is given back before its product is done", "cuda/sm90",
          "ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);\n    release_k();",
          "release_k();\n    ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);"),

@@ -13,15 +13,19 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
                                        const ForwardProblem& problem, uint32_t* tile_counter) {
   constexpr float kLog2e = 1.4426950408889634f;
   sm90::ForwardParams params{};
-  const auto m_blocks =
-      static_cast<int32_t>((problem.seqlen_q + config.block_m() - 1) / config.block_m());
-  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  params.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  const layout::PackedRows packed{params.heads_per_group, static_cast<int32_t>(problem.seqlen_q)};
+  if (config.pack_heads) params.packed = packed;
+  const int64_t num_heads = config.pack_heads ? problem.num_heads_kv : problem.num_heads;
+  const int64_t rows = config.pack_heads ? packed.rows() : problem.seqlen_q;
+  const auto m_blocks = static_cast<int32_t>((rows + config.block_m() - 1) / config.block_m());
+  const auto batch_heads = static_cast<int32_t>(problem.batch * num_heads);
   params.grid = layout::TileGrid(batch_heads, m_blocks, 1, layout::heads_per_section(batch_heads));
   params.num_tiles = batch_heads * m_blocks;
   params.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
                                                  config.block_m(), problem.masks_right());
   params.by_m_blocks = layout::Divisor(static_cast<uint32_t>(m_blocks));
-  params.by_num_heads = layout::Divisor(static_cast<uint32_t>(problem.num_heads));
+  params.by_num_heads = layout::Divisor(static_cast<uint32_t>(num_heads));
   params.by_heads_per_group = layout::Divisor(static_cast<uint32_t>(problem.heads_per_group()));
   params.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   params.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
@@ -44,18 +48,24 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
   params.head_dim = static_cast<int32_t>(problem.head_dim);
   params.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   const auto map = [&](const char* name, const void* data, const Strides& strides, int64_t heads,
-                       int64_t rows, int64_t columns, int32_t box_rows) {
-    return host_tensor_map(
-        {name, problem.dtype, data, strides, problem.batch, heads, rows, columns, box_rows});
+                       int64_t length, int64_t columns, int32_t box_rows, bool pack) {
+    TensorMapOperand operand{name,  problem.dtype, data,    strides, problem.batch,
+                             heads, length,        columns, box_rows};
+    if (pack) {
+      operand.group = params.heads_per_group;
+      operand.box_rows = packed.rows_of_head();
+      operand.box_heads = box_rows / operand.box_rows;
+    }
+    return host_tensor_map(operand);
   };
   params.map_q = map("q", problem.q, problem.q_strides, problem.num_heads, problem.seqlen_q,
-                     problem.head_dim, layout::kWarpgroupRows);
+                     problem.head_dim, layout::kWarpgroupRows, config.pack_heads);
   params.map_k = map("k", problem.k, problem.k_strides, problem.num_heads_kv, problem.seqlen_k,
-                     problem.head_dim, config.block_n);
+                     problem.head_dim, config.block_n, false);
   params.map_v = map("v", problem.v, problem.v_strides, problem.num_heads_kv, problem.seqlen_k,
-                     problem.head_dim_v, config.block_n);
+                     problem.head_dim_v, config.block_n, false);
   params.map_o = map("o", problem.o, problem.o_strides, problem.num_heads, problem.seqlen_q,
-                     problem.head_dim_v, layout::kWarpgroupRows);
+                     problem.head_dim_v, layout::kWarpgroupRows, config.pack_heads);
   return params;
 }
 
@@ -96,6 +106,7 @@ ForwardOutcome run_sm90(ForwardSetup& setup, const ForwardRun& how, const char* 
        name##_row::kConfig.block_n,                                                            \
        [](lane_machine::ForwardSetup& setup, const lane_machine::ForwardRun& how) {            \
          return lane_machine::run_sm90<name##_row>(setup, how, #name);                         \
-       }});                                                                                    \
+       },                                                                                      \
+       name##_row::kConfig.pack_heads ? int64_t{layout::kWarpgroupRows} : INT64_MAX});         \
   }                                                                                            \
   }

@@ -87,6 +87,53 @@ TEST(HopperChoiceTest, TheTightestHeadDimComesFirst) {
   EXPECT_NE(best(latent).find("_d192v128_"), std::string::npos);
 }
 
+// One batch of float16 problems with few query rows.
+ForwardProblem few_rows(int head_dim, int64_t batch, int64_t heads, int64_t group, int64_t rows,
+                        int64_t keys) {
+  ForwardProblem p = problem(head_dim, 512, false);
+  p.batch = batch;
+  p.num_heads = heads;
+  p.num_heads_kv = heads / group;
+  p.seqlen_q = rows;
+  p.seqlen_k = keys;
+  p.diagonal_left = -rows;
+  p.diagonal_right = keys;
+  return p;
+}
+
+TEST(HopperChoiceTest, PackedHeadsWhereTheyWereMeasuredToBeFaster) {
+  const std::string packed = "sm90_fp16_d128_m128n128_s2_packed";
+  const std::string plain = "sm90_fp16_d128_m128n128_s2";
+  for (const int64_t keys : {1024, 4096, 16384}) {
+    for (const int64_t batch : {2, 4, 8, 16, 128}) {
+      EXPECT_EQ(best(few_rows(128, batch, 64, 8, 1, keys)), packed) << batch << " " << keys;
+      EXPECT_EQ(best(few_rows(128, batch, 64, 8, 4, keys)), packed) << batch << " " << keys;
+    }
+    EXPECT_EQ(best(few_rows(128, 2, 64, 8, 32, keys)), plain);  // 128 tiles fill the GPU once
+    EXPECT_EQ(best(few_rows(128, 4, 64, 8, 32, keys)), packed);
+    EXPECT_EQ(best(few_rows(128, 2, 64, 8, 64, keys)), plain);
+    EXPECT_EQ(best(few_rows(128, 4, 64, 8, 64, keys)), packed);
+    EXPECT_EQ(best(few_rows(128, 16, 64, 8, 65, keys)).find("packed"), std::string::npos);
+    EXPECT_EQ(best(few_rows(64, 16, 64, 1, 1, keys)), "sm90_fp16_d64_m128n128_s4_packed");
+    EXPECT_EQ(best(few_rows(256, 32, 64, 8, 16, keys)), "sm90_fp16_d256_m128n64_s2_packed");
+  }
+  for (const int64_t group : {2, 4, 6, 16}) {
+    EXPECT_EQ(best(few_rows(128, 16, 60 / group * group, group, 1, 4096)), packed) << group;
+  }
+}
+
+TEST(HopperChoiceTest, PackedHeadsAndSplitKeys) {
+  ForwardConfig config;
+  for (const Row& row : rows()) {
+    if (row.name == "sm90_fp16_d128_m128n128_s2_packed") config = row.config;
+  }
+  ASSERT_TRUE(config.pack_heads);
+  EXPECT_TRUE(wants_split_keys(config, few_rows(128, 1, 64, 8, 1, 4096), h200()));
+  EXPECT_TRUE(wants_split_keys(config, few_rows(128, 1, 8, 8, 1, 2048), h200()));
+  EXPECT_FALSE(wants_split_keys(config, few_rows(128, 1, 8, 8, 1, 1024), h200()));
+  EXPECT_FALSE(wants_split_keys(config, few_rows(128, 2, 64, 8, 1, 16384), h200()));
+}
+
 TEST(HopperChoiceTest, EfficiencyIsAFraction) {
   for (const Row& row : rows()) {
     for (const int n : {1, 63, 64, 65, 1000, 4096}) {

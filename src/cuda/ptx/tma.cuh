@@ -1,5 +1,6 @@
 // The bulk tensor copy engine (PTX ISA 9.7.9.27, cp.async.bulk.tensor) for maps of rank 4 with
-// coordinates {column, row, head, batch}. One thread issues; shared-memory addresses are multiples
+// coordinates {column, row, head, batch} and of rank 5, {column, row, head of the group, group,
+// batch}. One thread issues; shared-memory addresses are multiples
 // of 1024 bytes for the 128-byte swizzle.
 #pragma once
 
@@ -66,6 +67,33 @@ __device__ __forceinline__ void tma_store_4d(const TensorMap* map, uint32_t sour
         "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(evict_first_policy())
         : "memory");
   }
+}
+
+// The two for maps of rank 5, whose boxes hold rows of several heads of a group.
+template <CacheUse kUse>
+__device__ __forceinline__ void tma_load_5d(uint32_t destination, const TensorMap* map,
+                                            uint32_t barrier, int32_t column, int32_t row,
+                                            int32_t head, int32_t group, int32_t batch) {
+  static_assert(kUse == CacheUse::kOnce);
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(group), "r"(batch),
+      "l"(evict_first_policy())
+      : "memory");
+}
+
+template <CacheUse kUse>
+__device__ __forceinline__ void tma_store_5d(const TensorMap* map, uint32_t source, int32_t column,
+                                             int32_t row, int32_t head, int32_t group,
+                                             int32_t batch) {
+  static_assert(kUse == CacheUse::kOnce);
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+      "[%0, {%2, %3, %4, %5, %6}], [%1], %7;" ::"l"(map),
+      "r"(source), "r"(column), "r"(row), "r"(head), "r"(group), "r"(batch),
+      "l"(evict_first_policy())
+      : "memory");
 }
 
 // Closes this thread's current bulk group.

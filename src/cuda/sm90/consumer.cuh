@@ -110,8 +110,8 @@ struct Consumer {
     int32_t end[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      begin[h] = mask_of(params).key_begin(row + 8 * h) - first_key;
-      end[h] = mask_of(params).key_end(row + 8 * h) - first_key;
+      begin[h] = mask_of(params).key_begin(query_of<kConfig>(params, row + 8 * h)) - first_key;
+      end[h] = mask_of(params).key_end(query_of<kConfig>(params, row + 8 * h)) - first_key;
     }
     if constexpr (kSides == MaskSides::kBoth) {
       if (params.apply_factor) multiply_scores(rS, params.score_factor);
@@ -124,12 +124,12 @@ struct Consumer {
   // Turns at the tensor cores: a warpgroup has one for each block of a tile but the last key block,
   // with which the tile begins.
   __device__ __forceinline__ void take_turn() {
-    if constexpr (kConfig.order_barrier) {
+    if (takes_turns<kConfig>(params)) {
       ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
     }
   }
   __device__ __forceinline__ void give_turn() {
-    if constexpr (kConfig.order_barrier) {
+    if (takes_turns<kConfig>(params)) {
       const int next = warpgroup + 1 == kConfig.warpgroups ? 0 : warpgroup + 1;
       ptx::barrier_arrive(turn_barrier<kConfig>(next), 2 * kWarpgroupThreads);
     }
@@ -139,11 +139,9 @@ struct Consumer {
   __device__ __forceinline__ void first_block(int32_t n_block, const BlockRange& range,
                                               bool in_turn) {
     wait_k();
-    if constexpr (kConfig.skip_blocks) {
-      if (in_turn) {
-        take_turn();
-        give_turn();
-      }
+    if (kConfig.skip_blocks && in_turn) {
+      take_turn();
+      give_turn();
     }
     issue_qk<true>();
     ptx::wgmma_wait<0>();
@@ -187,7 +185,7 @@ struct Consumer {
   __device__ __forceinline__ void pass_over(int32_t begin, int32_t end, bool last_has_turn) {
 #pragma unroll 1
     for (int32_t n_block = end - 1; n_block >= begin; --n_block) {
-      if (kConfig.order_barrier && (last_has_turn || n_block != end - 1)) {
+      if (last_has_turn || n_block != end - 1) {
         take_turn();
         give_turn();
       }
@@ -252,13 +250,16 @@ struct Consumer {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       inverse[h] = ptx::rcp_approx_ftz(stats.row_sum[h]);
-      empty[h] = range.empty() || (kConfig.masked && mask_of(params).row_is_empty(row + 8 * h));
-      if (params.lse != nullptr && lane % 4 == 0 && row_exists(params, row + 8 * h)) {
+      empty[h] =
+          range.empty() ||
+          (kConfig.masked && mask_of(params).row_is_empty(query_of<kConfig>(params, row + 8 * h)));
+      if (params.lse != nullptr && lane % 4 == 0 && row_exists<kConfig>(params, row + 8 * h)) {
         const float lse = (stats.row_max[h] + ptx::lg2_approx_ftz(stats.row_sum[h])) * kLn2;
-        ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
-                               head * params.lse_strides.head +
-                               (row + 8 * h) * params.lse_strides.row,
-                           empty[h] ? params.empty_row_lse : lse);
+        ptx::st_global_f32(
+            params.lse + batch * params.lse_strides.batch +
+                head_q_of<kConfig>(params, head, row + 8 * h) * params.lse_strides.head +
+                query_of<kConfig>(params, row + 8 * h) * params.lse_strides.row,
+            empty[h] ? params.empty_row_lse : lse);
       }
     }
     scale_rows(rO, inverse);
@@ -272,13 +273,19 @@ struct Consumer {
     const auto store = [&](int part) {
       ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
       ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-      if (thread == 0 && !(kConfig.masked && first_row < 0)) {
+      if (thread == 0 && (!kConfig.masked || first_row >= 0)) {  // before row 0 there is no query
 #pragma unroll
         for (int c = 0; c < kChunksOfPart; ++c) {
           const int chunk = part * kChunksOfPart + c;
-          ptx::tma_store_4d<ptx::CacheUse::kOnce>(
-              &params.map_o, sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes,
-              chunk * layout::kChunkColumns, first_row, head, batch);
+          const uint32_t source = sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes;
+          if constexpr (kConfig.pack_heads) {
+            ptx::tma_store_5d<ptx::CacheUse::kOnce>(&params.map_o, source,
+                                                    chunk * layout::kChunkColumns, 0,
+                                                    params.packed.head(first_row), head, batch);
+          } else {
+            ptx::tma_store_4d<ptx::CacheUse::kOnce>(
+                &params.map_o, source, chunk * layout::kChunkColumns, first_row, head, batch);
+          }
         }
         ptx::tma_store_commit();
       }
@@ -331,7 +338,7 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int lane = thread % 32;
   Consumer<kConfig> consumer{params, smem, warpgroup, thread, lane};
-  if constexpr (kConfig.order_barrier) {
+  if (takes_turns<kConfig>(params)) {
     // The first turn is warpgroup 0's.
     if (warpgroup + 1 == kConfig.warpgroups) {
       ptx::barrier_arrive(turn_barrier<kConfig>(0), 2 * kWarpgroupThreads);
@@ -371,7 +378,7 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
     consumer.q_position.advance();
 
     index += static_cast<int32_t>(gridDim.x);
-    if constexpr (kConfig.masked) {
+    if constexpr (kConfig.counts_tiles()) {
       const int32_t slot = tile_slot(use);
       ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
       const auto next = static_cast<int>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));

@@ -33,6 +33,7 @@ struct ForwardConfig {
   bool skip_rescale = true;    // keep a stale row maximum while it is off by at most 2^8
   bool order_barrier = false;  // warpgroups take turns at the tensor cores
   bool skip_blocks = false;    // masked: a warpgroup passes over blocks that its rows do not see
+  bool pack_heads = false;     // rows of all heads of a group, layout::PackedRows; at most 64 each
 
   TILEFOLD_HOST_DEVICE constexpr int dim_v() const {
     return head_dim_v == 0 ? head_dim : head_dim_v;
@@ -44,6 +45,9 @@ struct ForwardConfig {
   TILEFOLD_HOST_DEVICE constexpr int threads() const {
     return consumer_threads() + kWarpgroupThreads;
   }
+
+  // Whether CTAs count tiles: under a mask these differ in length, those of packed rows do not.
+  TILEFOLD_HOST_DEVICE constexpr bool counts_tiles() const { return masked && !pack_heads; }
 
   // Registers a thread after setmaxnreg. The CTA is entered with 168 (384 threads), 128 (512) or 96
   // (640) a thread; what the producer gives back the consumers take.
@@ -109,7 +113,8 @@ struct ForwardConfig {
            (q_stages == 1 || q_stages == 2) && (q_parts == 1 || q_parts == 2 || q_parts == 4) &&
            (q_parts == 1 || (q_stages == 1 && head_dim % (q_parts * layout::kChunkColumns) == 0 &&
                              dim_v() == head_dim)) &&
-           !(skip_blocks && !masked) && smem_bytes() <= kSharedMemoryLimit;
+           !(skip_blocks && !masked) && !(pack_heads && !(skip_blocks && order_barrier)) &&
+           smem_bytes() <= kSharedMemoryLimit;
   }
 };
 

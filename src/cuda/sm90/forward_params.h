@@ -6,18 +6,21 @@
 #include "core/problem.h"
 #include "cuda/tensor_map.h"
 #include "layout/divisor.h"
+#include "layout/packed_rows.h"
 #include "layout/schedule.h"
 
 namespace tilefold::sm90 {
 
 struct ForwardParams {
-  TensorMap map_q;  // boxes of 64 rows
+  TensorMap map_q;  // boxes of 64 rows; where heads are packed, of 64 / rows_of_head heads
   TensorMap map_k;  // boxes of block_n rows
   TensorMap map_v;
-  TensorMap map_o;  // boxes of 64 rows
+  TensorMap map_o;  // as map_q
 
-  layout::TileGrid grid;  // the order of masked tiles; of others, its extents
+  // Heads are those that have tiles: of Q, or of K and V where heads are packed.
+  layout::TileGrid grid;  // where tiles are counted: their order
   int32_t num_tiles;
+  int32_t heads_per_group;
   layout::Divisor by_m_blocks;
   layout::Divisor by_num_heads;
   layout::Divisor by_heads_per_group;
@@ -49,6 +52,8 @@ struct ForwardParams {
   Strides v_strides;
   int32_t head_dim;
   int32_t head_dim_v;
+
+  layout::PackedRows packed;  // pack_heads: the rows of a group
 };
 
 }  // namespace tilefold::sm90

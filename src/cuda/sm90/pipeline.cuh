@@ -27,28 +27,55 @@ struct Tile {
   int32_t row;  // its first one; masked: may be before row 0
 };
 
-// Rows of a tile before the first query row and after the last are computed, and go nowhere.
-__device__ __forceinline__ bool row_exists(const ForwardParams& params, int32_t row) {
-  return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);
-}
-
 template <ForwardConfig kConfig>
 __device__ __forceinline__ Tile tile_at(const ForwardParams& params, int32_t index) {
-  const TileCoord at = kConfig.masked ? layout::tile_of(params.grid, static_cast<uint32_t>(index))
-                                      : layout::tile_in_head_order(index, params.by_m_blocks);
+  const TileCoord at = kConfig.counts_tiles()
+                           ? layout::tile_of(params.grid, static_cast<uint32_t>(index))
+                           : layout::tile_in_head_order(index, params.by_m_blocks);
   const layout::Divisor& by_heads = params.by_num_heads;
   const auto batch = static_cast<int32_t>(by_heads.quotient(static_cast<uint32_t>(at.batch_head)));
-  const int32_t row = at.m_block * kConfig.block_m() + (kConfig.masked ? params.first_tile_row : 0);
-  return {batch, at.batch_head - batch * static_cast<int32_t>(by_heads.divisor), row};
+  const int32_t first_row = kConfig.counts_tiles() ? params.first_tile_row : 0;
+  return {batch, at.batch_head - batch * static_cast<int32_t>(by_heads.divisor),
+          at.m_block * kConfig.block_m() + first_row};
 }
 
-// The K/V head of a query head.
+// The K/V head of a tile's head.
+template <ForwardConfig kConfig>
 __device__ __forceinline__ int32_t head_kv_of(const ForwardParams& params, int32_t head) {
+  if constexpr (kConfig.pack_heads) return head;
   return static_cast<int32_t>(params.by_heads_per_group.quotient(static_cast<uint32_t>(head)));
+}
+
+// The query of a tile's row.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t query_of(const ForwardParams& params, int32_t row) {
+  return kConfig.pack_heads ? params.packed.query(row) : row;
+}
+
+// Its head in Q and O.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t head_q_of(const ForwardParams& params, int32_t head,
+                                             int32_t row) {
+  return kConfig.pack_heads ? head * params.heads_per_group + params.packed.head(row) : head;
+}
+
+// A tile's rows before the first query and after the last are computed, and go nowhere.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ bool row_exists(const ForwardParams& params, int32_t row) {
+  if constexpr (kConfig.pack_heads) return params.packed.exists(row);
+  return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);
 }
 
 __device__ __forceinline__ Mask mask_of(const ForwardParams& params) {
   return {params.seqlen_k, params.diagonal_left, params.diagonal_right};
+}
+
+// Whether warpgroups take turns at the tensor cores. Of packed rows, where one has all rows of a
+// tile, the others pass over its blocks instead; else those without rows take their turns too.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ bool takes_turns(const ForwardParams& params) {
+  if constexpr (kConfig.pack_heads) return params.packed.head(kWarpgroupRows) < params.packed.heads;
+  return kConfig.order_barrier;
 }
 
 // The key blocks of rows [row_begin, row_begin + rows), as far as these exist.
@@ -58,6 +85,11 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
   if constexpr (!kConfig.masked) {
     return {0, 0, params.seqlen_k / kConfig.block_n,
             (params.seqlen_k + kConfig.block_n - 1) / kConfig.block_n};
+  }
+  if constexpr (kConfig.pack_heads) {  // the queries of any head are all of them
+    if (!takes_turns<kConfig>(params) && row_begin > 0) return {};
+    row_begin = 0;
+    rows = params.seqlen_q;
   }
   const int32_t begin = row_begin > 0 ? row_begin : 0;
   const int32_t end = row_begin + rows < params.seqlen_q ? row_begin + rows : params.seqlen_q;

@@ -29,6 +29,20 @@ __device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMa
   }
 }
 
+// The same of a box of packed heads: 64 rows, from `head` of the group of `head_kv` on.
+template <int kChunks>
+__device__ __forceinline__ void load_packed_chunks(uint32_t destination, const TensorMap* map,
+                                                   uint32_t barrier, int first_chunk, int32_t head,
+                                                   int32_t head_kv, int32_t batch) {
+  constexpr int kChunkBytes = kWarpgroupRows * layout::kSwizzleRowBytes;
+  ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
+#pragma unroll
+  for (int chunk = first_chunk; chunk < first_chunk + kChunks; ++chunk) {
+    ptx::tma_load_5d<ptx::CacheUse::kOnce>(destination + chunk * kChunkBytes, map, barrier,
+                                           chunk * layout::kChunkColumns, 0, head, head_kv, batch);
+  }
+}
+
 // All of them.
 template <int kColumns, int kRows>
 __device__ __forceinline__ void load_tile(uint32_t destination, const TensorMap* map,
@@ -78,10 +92,10 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
 #pragma unroll 1
   for (int32_t use = 0; index < params.num_tiles; ++use) {
     const Tile tile = tile_at<kConfig>(params, index);
-    const int32_t head_kv = head_kv_of(params, tile.head);
+    const int32_t head_kv = head_kv_of<kConfig>(params, tile.head);
     const BlockRange range = blocks_of<kConfig>(params, tile.row, kConfig.block_m());
 
-    if constexpr (!kConfig.masked) {
+    if constexpr (!kConfig.counts_tiles()) {
       index += static_cast<int32_t>(gridDim.x);
     } else if (params.tile_counter == nullptr) {
       index = params.num_tiles;
@@ -96,10 +110,18 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
 #pragma unroll 1
         for (int part = 0; part < kConfig.q_parts; ++part) {
           ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup, part), q_position.phase ^ 1);
-          load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce>(
-              smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
-              smem + kConfig.full_q(stage, warpgroup, part), part * kConfig.q_chunks(),
-              tile.row + warpgroup * kWarpgroupRows, tile.head, tile.batch);
+          const uint32_t destination = smem + kConfig.q_offset(stage, warpgroup);
+          const uint32_t full = smem + kConfig.full_q(stage, warpgroup, part);
+          const int32_t first_row = tile.row + warpgroup * kWarpgroupRows;
+          if constexpr (kConfig.pack_heads) {
+            load_packed_chunks<kConfig.q_chunks()>(
+                destination, &params.map_q, full, part * kConfig.q_chunks(),
+                params.packed.head(first_row), tile.head, tile.batch);
+          } else {
+            load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce>(
+                destination, &params.map_q, full, part * kConfig.q_chunks(), first_row, tile.head,
+                tile.batch);
+          }
         }
       }
       q_position.advance();
@@ -114,7 +136,7 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
       if (n_block < range.end) producer.load_v(n_block, head_kv, tile.batch);
       if (n_block == q_block) load_q();
     }
-    if constexpr (kConfig.masked) {
+    if constexpr (kConfig.counts_tiles()) {
       const int32_t slot = tile_slot(use);
       ptx::mbarrier_wait(smem + kConfig.empty_tile(slot), tile_parity(use) ^ 1);
       ptx::st_shared_u32(smem + kConfig.tile_ring(slot), static_cast<uint32_t>(index));

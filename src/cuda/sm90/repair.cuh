@@ -152,7 +152,7 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
                                             const RowFaults& faults, uint32_t sO, int thread,
                                             int32_t tile_row, int32_t batch, int32_t head) {
   const int lane = thread % 32;
-  const int32_t head_kv = head_kv_of(params, head);
+  const int32_t head_kv = head_kv_of<kConfig>(params, head);
 #pragma unroll 1
   for (int r = 0; r < 16; ++r) {
     const int owner = r % 8 * 4;
@@ -161,12 +161,16 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
     const bool row_lost =
         ptx::shfl_idx(static_cast<int>(r < 8 ? faults.lost[0] : faults.lost[1]), owner) != 0;
     const int in_tile = 16 * (thread / 32) + r;
-    const int32_t row = tile_row + in_tile;
-    if (!(row_large || row_lost) || !row_exists(params, row) || mask.row_is_empty(row)) continue;
+    const int32_t row = query_of<kConfig>(params, tile_row + in_tile);
+    if (!(row_large || row_lost) || !row_exists<kConfig>(params, tile_row + in_tile) ||
+        mask.row_is_empty(row)) {
+      continue;
+    }
+    const int32_t head_q = head_q_of<kConfig>(params, head, tile_row + in_tile);
     const RowRepair<kConfig> repair{
         params,
         static_cast<const char*>(params.q) +
-            2 * (batch * params.q_strides.batch + head * params.q_strides.head +
+            2 * (batch * params.q_strides.batch + head_q * params.q_strides.head +
                  row * params.q_strides.row),
         static_cast<const char*>(params.k) +
             2 * (batch * params.k_strides.batch + head_kv * params.k_strides.head),
@@ -196,7 +200,7 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
     }
     if (row_large && params.lse != nullptr && lane == 0) {
       ptx::st_global_f32(params.lse + batch * params.lse_strides.batch +
-                             head * params.lse_strides.head + row * params.lse_strides.row,
+                             head_q * params.lse_strides.head + row * params.lse_strides.row,
                          lse);
     }
   }

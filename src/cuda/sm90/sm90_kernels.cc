@@ -24,7 +24,8 @@ namespace sm90 {
 namespace {
 
 constexpr int32_t kComputeCapability = 90;
-constexpr int64_t kLongest = int64_t{1} << 29;  // rows or keys: sums of two fit int32_t
+constexpr int64_t kLongest = int64_t{1} << 29;          // rows or keys: sums of two fit int32_t
+constexpr int64_t kMostPackedQueries = kWarpgroupRows;  // a head's rows lie in one box of TMA's
 constexpr int kDevicesRemembered = 64;
 constexpr float kLog2e = 1.4426950408889634f;
 
@@ -54,6 +55,18 @@ bool scale_is_plain(float scale) {
          scale_log2 <= std::numeric_limits<float>::max();
 }
 
+// ---- tiles
+
+layout::PackedRows packed_rows(const ForwardProblem& problem) {
+  return {static_cast<int32_t>(problem.heads_per_group()), static_cast<int32_t>(problem.seqlen_q)};
+}
+
+// Row tiles of a head, or of a group of packed heads.
+int64_t num_m_blocks(const ForwardConfig& config, const ForwardProblem& problem) {
+  const int64_t rows = config.pack_heads ? packed_rows(problem).rows() : problem.seqlen_q;
+  return (rows + config.block_m() - 1) / config.block_m();
+}
+
 struct Operands {
   TensorMapOperand q, k, v, o;
 };
@@ -72,11 +85,15 @@ Operands operands_of(const ForwardConfig& config, const ForwardProblem& p) {
   for (TensorMapOperand* operand : {&all.q, &all.k, &all.v, &all.o}) {
     operand->fetch = FetchBytes::k128;
   }
+  if (config.pack_heads) {
+    const int32_t rows = packed_rows(p).rows_of_head();
+    for (TensorMapOperand* operand : {&all.q, &all.o}) {
+      operand->group = p.heads_per_group();
+      operand->box_rows = rows;
+      operand->box_heads = kWarpgroupRows / rows;
+    }
+  }
   return all;
-}
-
-int64_t num_m_blocks(const ForwardConfig& config, const ForwardProblem& problem) {
-  return (problem.seqlen_q + config.block_m() - 1) / config.block_m();
 }
 
 bool takes(const ForwardConfig& config, const ForwardProblem& problem,
@@ -107,6 +124,11 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
                 static_cast<double>(problem.scale));
     return false;
   }
+  if (config.pack_heads && problem.seqlen_q > kMostPackedQueries) {
+    reason->set("Nq is %" PRId64 "; packs heads of up to %" PRId64 " rows", problem.seqlen_q,
+                kMostPackedQueries);
+    return false;
+  }
   if (problem.seqlen_q > kLongest || problem.seqlen_k > kLongest) {
     reason->set("Nq is %" PRId64 " and Nk is %" PRId64 "; takes up to 2^29", problem.seqlen_q,
                 problem.seqlen_k);
@@ -127,10 +149,11 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
 
 // ---- choice
 
-// Above every sm80 row, by the percentage of the tensor peak that the row is expected to reach; but
+// Above every sm80 row, by the part of the tensor peak that the row is expected to reach, in
+// hundredths of a percent (a few query rows reach no more than some percent); but
 // below them (and above the generic rows) where splitting the keys is worth more than wgmma.
 constexpr int kBase = 200;
-constexpr int kPoints = 99;
+constexpr int kPoints = 10000;
 constexpr int kBelowSplitKeys = 2;
 constexpr int kPointsBelow = 16;
 
@@ -151,8 +174,9 @@ int preference(const KernelRow& row, const ForwardProblem& problem, const Device
 // Whether CTAs have to count tiles: only where there is more than one for some of them.
 bool counts_tiles(const ForwardConfig& config, const ForwardProblem& problem,
                   const DeviceProperties& device) {
-  return config.masked && problem.batch * problem.num_heads * num_m_blocks(config, problem) >
-                              device.num_multiprocessors;
+  return config.counts_tiles() &&
+         problem.batch * problem.num_heads * num_m_blocks(config, problem) >
+             device.num_multiprocessors;
 }
 
 size_t workspace_bytes(const KernelRow& row, const ForwardProblem& problem,
@@ -177,7 +201,8 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
   const int64_t kv_bytes =
       problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
-  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  const int64_t num_heads = config.pack_heads ? problem.num_heads_kv : problem.num_heads;
+  const auto batch_heads = static_cast<int32_t>(problem.batch * num_heads);
   const auto m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
   p.grid = layout::TileGrid(
       batch_heads, m_blocks, 1,
@@ -186,7 +211,8 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
                                             config.block_m(), problem.masks_right());
   p.by_m_blocks = layout::Divisor(static_cast<uint32_t>(m_blocks));
-  p.by_num_heads = layout::Divisor(static_cast<uint32_t>(problem.num_heads));
+  p.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
+  p.by_num_heads = layout::Divisor(static_cast<uint32_t>(num_heads));
   p.by_heads_per_group = layout::Divisor(static_cast<uint32_t>(problem.heads_per_group()));
   p.diagonal_left = static_cast<int32_t>(problem.diagonal_left);
   p.diagonal_right = static_cast<int32_t>(problem.diagonal_right);
@@ -205,6 +231,7 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.v_strides = problem.v_strides;
   p.head_dim = static_cast<int32_t>(problem.head_dim);
   p.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
+  if (config.pack_heads) p.packed = packed_rows(problem);
   return p;
 }
 

@@ -42,9 +42,10 @@ void mbarrier_arrive(uint32_t barrier, uint32_t expect_bytes, const Site& site);
 void mbarrier_wait(uint32_t barrier, uint32_t parity, const Site& site);
 void fence_proxy_async(const Site& site);
 void fence_mbarrier_init(const Site& site);
-void tma_load(uint32_t destination, const void* map, uint32_t barrier, const int32_t (&at)[4],
+// Coordinates: as many as the map has dimensions, `rank`.
+void tma_load(uint32_t destination, const void* map, uint32_t barrier, int rank, const BoxPlace& at,
               const Site& site);
-void tma_store(const void* map, uint32_t source, const int32_t (&at)[4], const Site& site);
+void tma_store(const void* map, uint32_t source, int rank, const BoxPlace& at, const Site& site);
 void tma_store_commit(const Site& site);
 void tma_store_wait_read(int pending, const Site& site);
 void wgmma_fence(const Site& site);

@@ -2,6 +2,7 @@
 // a GPU would let pass or answer with wrong numbers. docs/lane-machine.md describes it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,8 @@
 
 namespace tilefold::lane_machine {
 
-using Site = std::source_location;  // the line of a kernel from which a wrapper was called
+using BoxPlace = std::array<int32_t, 5>;  // coordinates of a TMA box, as many as its map has
+using Site = std::source_location;        // the line of a kernel from which a wrapper was called
 
 constexpr int kWarpSize = 32;
 constexpr uint32_t kWholeWarp = 0xffffffffu;
