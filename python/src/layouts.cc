@@ -65,14 +65,12 @@ void add_layouts(nb::module_& module) {
   });
   m.def("tile_in_head_order", [](int index, int num_m_blocks) {
     check(num_m_blocks > 0, "num_m_blocks must be 1 or more");
-    return tile(
-        layout::tile_in_head_order(index, layout::Divisor(static_cast<uint32_t>(num_m_blocks))));
+    return tile(layout::tile_in_head_order(index, num_m_blocks));
   });
   m.def("tile_longest_first", [](int index, int num_m_blocks, int num_batch_heads,
                                  int section_heads) {
     check(num_m_blocks > 0 && num_batch_heads > 0 && section_heads > 0, "counts must be 1 or more");
-    return tile(layout::tile_of({num_batch_heads, num_m_blocks, 1, section_heads},
-                                static_cast<uint32_t>(index)));
+    return tile(layout::tile_longest_first(index, num_m_blocks, num_batch_heads, section_heads));
   });
 }
 

@@ -17,6 +17,18 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index,
   const auto batch_head = static_cast<int32_t>(by_m_blocks.quotient(static_cast<uint32_t>(index)));
   return {batch_head, index - batch_head * static_cast<int32_t>(by_m_blocks.divisor), 0};
 }
+TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index, int32_t num_m_blocks) {
+  return tile_in_head_order(index, Divisor(static_cast<uint32_t>(num_m_blocks)));
+}
+
+// Order of a dynamic persistent grid (masked): that of tile_of. Sections of heads one after
+// another; inside a section the longest tiles first, all heads of the section before the next
+// shorter row block.
+TILEFOLD_HOST_DEVICE constexpr TileCoord tile_longest_first(int32_t index, int32_t num_m_blocks,
+                                                            int32_t num_batch_heads,
+                                                            int32_t section_heads) {
+  return tile_of({num_batch_heads, num_m_blocks, 1, section_heads}, static_cast<uint32_t>(index));
+}
 
 // The first row of the first row tile: zero, or where later rows see more keys (`masks_right`)
 // less, so that the tile which is not full is the first, whose rows see the fewest keys, not the
@@ -31,11 +43,10 @@ TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t 
   return masks_right && short_tile ? beyond - block_m : 0;
 }
 
-// A dynamic persistent grid (masked) takes its tiles in the order of tile_of (schedule.h): sections
-// of heads one after another, inside a section the longest tiles first. This many heads, given the
-// bytes of K and V that each brings. PERF: on an H200 32 is best or tied from N = 1024 on; heads of
-// short sequences may be more, up to some 16 MB (2 to 3 % at N = 512), beyond which they push each
-// other out of L2; fewer end on uneven tails.
+// Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
+// on an H200 32 is best or tied from N = 1024 on; heads of short sequences may be more, up to some
+// 16 MB (2 to 3 % at N = 512), beyond which they push each other out of L2; fewer end on uneven
+// tails.
 TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads,
                                                          int64_t kv_bytes_per_head = 1 << 20) {
   constexpr int64_t kSectionBytes = 16 << 20;

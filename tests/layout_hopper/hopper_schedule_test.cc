@@ -14,7 +14,7 @@ TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
     for (const int heads : {1, 3, 64}) {
       std::set<std::pair<int, int>> seen;
       for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile = tile_in_head_order(i, Divisor(static_cast<uint32_t>(m_blocks)));
+        const TileCoord tile = tile_in_head_order(i, m_blocks);
         ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
         ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
         seen.insert({tile.m_block, tile.batch_head});
@@ -27,10 +27,10 @@ TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
 TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
   for (const int m_blocks : {1, 2, 7, 32}) {
     for (const int heads : {1, 5, 16, 17, 31, 32, 33, 64, 100}) {
-      const TileGrid grid(heads, m_blocks, 1, heads_per_section(heads, 1 << 20));
       std::set<std::pair<int, int>> seen;
       for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile = tile_of(grid, static_cast<uint32_t>(i));
+        const TileCoord tile =
+            tile_longest_first(i, m_blocks, heads, heads_per_section(heads, 1 << 20));
         ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
         ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
         seen.insert({tile.m_block, tile.batch_head});
@@ -52,10 +52,9 @@ TEST(HopperScheduleTest, RowBlocksDescendWithinASection) {
   constexpr int kMBlocks = 9;
   constexpr int kHeads = 70;
   constexpr int kSection = heads_per_section(kHeads, 1 << 20);
-  const TileGrid grid(kHeads, kMBlocks, 1, kSection);
-  for (uint32_t i = 1; i < kMBlocks * kHeads; ++i) {
-    const TileCoord before = tile_of(grid, i - 1);
-    const TileCoord tile = tile_of(grid, i);
+  for (int i = 1; i < kMBlocks * kHeads; ++i) {
+    const TileCoord before = tile_longest_first(i - 1, kMBlocks, kHeads, kSection);
+    const TileCoord tile = tile_longest_first(i, kMBlocks, kHeads, kSection);
     if (before.batch_head / kSection == tile.batch_head / kSection) {
       EXPECT_LE(tile.m_block, before.m_block);
     } else {
