@@ -33,7 +33,7 @@ struct Speed {
 constexpr Speed kSpeeds[] = {
     {64, 64, 4, 64, false, 523},    {64, 64, 3, 128, false, 544},   {64, 64, 4, 64, true, 510},
     {64, 64, 2, 128, true, 440},    {96, 96, 2, 128, false, 523},   {96, 96, 3, 96, false, 633},
-    {96, 96, 3, 96, true, 570},     {128, 128, 2, 128, false, 647}, {128, 128, 3, 80, false, 740},
+    {96, 96, 3, 96, true, 570},     {128, 128, 2, 128, false, 647}, {128, 128, 3, 80, false, 735},
     {128, 128, 2, 128, true, 600},  {128, 128, 3, 80, true, 700},   {128, 128, 3, 64, true, 670},
     {192, 128, 2, 128, false, 730}, {192, 128, 2, 128, true, 590},  {192, 128, 2, 64, true, 580},
     {192, 192, 2, 80, false, 742},  {192, 192, 2, 64, true, 610},   {256, 256, 2, 64, false, 760},
@@ -122,17 +122,8 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
                                 ? layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
                                                          config.block_m(), problem.masks_right())
                                 : 0;
-  // All tiles where they are few; else some, spread evenly (the first or the last may be short).
-  const bool all = m_blocks <= kAllUpTo;
-  const int64_t candidates = all ? m_blocks : problem.seqlen_q / block_m;
-  const int64_t samples = !masked ? 1 : all ? m_blocks : std::min(candidates, kSamples);
-  double columns_of_tiles = 0;
-  double visible = 0;  // pairs, of the rows looked at
-  double rows = 0;
-  for (int64_t i = 0; i < samples; ++i) {
-    const int64_t tile_begin = (2 * i + 1) * candidates / (2 * samples) * block_m + first_row;
-    const int64_t begin = std::max<int64_t>(tile_begin, 0);
-    const int64_t end = std::min(tile_begin + block_m, problem.seqlen_q);
+  Visit total;
+  const auto add_tile = [&](int64_t begin, int64_t end, double times) {
     const Visit tile = visit(config, problem, begin, end);
     double columns = tile.columns;
     if (masked && config.skip_blocks) {
@@ -147,14 +138,25 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
           0.5 * (first + last) * static_cast<double>(working) / config.warpgroups;
       columns = 0.5 * (columns + of_warpgroups);
     }
-    columns_of_tiles += columns + overhead;
-    visible += tile.visible;
-    rows += static_cast<double>(end - begin);
+    total.columns += times * (columns + overhead);
+    total.visible += times * tile.visible;
+  };
+  // The tile that is not full, the first or the last; of the others all where they are few, else
+  // some, spread evenly.
+  const bool short_first = first_row < 0;
+  const int64_t full_begin = short_first ? first_row + block_m : 0;
+  const int64_t full = short_first ? m_blocks - 1 : problem.seqlen_q / block_m;
+  const int64_t full_end = full_begin + full * block_m;
+  if (short_first) add_tile(0, full_begin, 1.0);
+  if (full_end < problem.seqlen_q) add_tile(full_end, problem.seqlen_q, 1.0);
+  const int64_t samples = !masked ? std::min<int64_t>(full, 1) : full <= kAllUpTo ? full : kSamples;
+  for (int64_t i = 0; i < samples; ++i) {
+    const int64_t begin = full_begin + (2 * i + 1) * full / (2 * samples) * block_m;
+    add_tile(begin, std::min(begin + block_m, problem.seqlen_q),
+             static_cast<double>(full) / static_cast<double>(samples));
   }
   const double useful =
-      visible / rows * static_cast<double>(problem.seqlen_q) /
-      (columns_of_tiles / static_cast<double>(samples) * static_cast<double>(m_blocks * block_m)) *
-      useful_dims;
+      total.visible / (total.columns * static_cast<double>(block_m)) * useful_dims;
   // Tiles of equal length end in whole rounds; under a mask the last ones are the shortest.
   const double tiles = static_cast<double>(problem.batch * problem.num_heads * m_blocks);
   const double rounds = tiles / device.num_multiprocessors;
