@@ -119,6 +119,8 @@ nb::object call1(nb::handle function, nb::handle a) {
   return nb::steal(result);
 }
 
+using Extents = std::array<int64_t, 8>;  // four sizes, four strides
+
 // PERF: an output by empty_like costs 1.65 us of a CUDA call's 9; by this, 0.95. For an output of
 // q's shape whose axes lie in memory without gaps as [B, H, N, D] or [B, N, H, D]; an invalid
 // object otherwise.
@@ -132,7 +134,7 @@ nb::object allocate_like_on_cuda(const Adapter& adapter, const DLTensor& q, Layo
     return {};
   }
   if (!adapter.current_cuda_device.is_none() &&
-      nb::cast<int32_t>(adapter.current_cuda_device()) != q.device.device_id) {
+      PyLong_AsLong(call0(adapter.current_cuda_device).ptr()) != q.device.device_id) {
     return {};
   }
   const bool is_bfloat16 = q.dtype.code == kDLBfloat;
@@ -141,9 +143,21 @@ nb::object allocate_like_on_cuda(const Adapter& adapter, const DLTensor& q, Layo
                                                  : adapter.float32;
   const int rows = layout == Layout::kHeadsFirst ? 2 : 1;
   const int heads = 3 - rows;
-  const nb::tuple sizes = nb::make_tuple(shape[0], shape[heads], shape[rows], shape[3]);
-  const nb::tuple steps = nb::make_tuple(strides[0], strides[heads], strides[rows], strides[3]);
-  PyObject* arguments[] = {nullptr, sizes.ptr(), steps.ptr(), dtype.ptr()};
+  const Extents extents = {shape[0],   shape[heads],   shape[rows],   shape[3],
+                           strides[0], strides[heads], strides[rows], strides[3]};
+  // PERF: calls come in runs of one shape; ten Python objects are the same for all of a run. The
+  // interpreter's lock guards them, and they outlive the interpreter.
+  static Extents last = {};
+  static nb::object& sizes = *new nb::object;
+  static nb::object& steps = *new nb::object;
+  if (!sizes.is_valid() || extents != last) {
+    sizes = nb::make_tuple(extents[0], extents[1], extents[2], extents[3]);
+    steps = nb::make_tuple(extents[4], extents[5], extents[6], extents[7]);
+    last = extents;
+  }
+  const nb::object held_sizes = sizes;  // another thread may replace them while PyTorch allocates
+  const nb::object held_steps = steps;
+  PyObject* arguments[] = {nullptr, held_sizes.ptr(), held_steps.ptr(), dtype.ptr()};
   PyObject* made = PyObject_Vectorcall(adapter.empty_strided_cuda.ptr(), arguments + 1,
                                        3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (made == nullptr) throw nb::python_error();
@@ -317,7 +331,7 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
                     arguments.window_align, arguments.num_threads);
   }
   if (in_forward_ad(adapter)) adapter.refuse_tangents(q, k, v, out);
-  if (adapter.watches_gradients && nb::cast<bool>(adapter.gradients_on())) {
+  if (adapter.watches_gradients && call0(adapter.gradients_on).ptr() == Py_True) {
     refuse_gradient(q, "q");
     refuse_gradient(k, "k");
     refuse_gradient(v, "v");
