@@ -15,8 +15,9 @@
 
 namespace tilefold::sm90 {
 
-// Loads some chunks of 64 columns of kRows rows. `destination` is where chunk 0 goes.
-template <int kChunks, int kRows, ptx::CacheUse kUse>
+// Loads some chunks of 64 columns of kRows rows. `destination` is where chunk 0 goes. Of packed
+// heads `head` is the K/V head and `row` the first head of its group.
+template <int kChunks, int kRows, ptx::CacheUse kUse, bool kPacked = false>
 __device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMap* map,
                                             uint32_t barrier, int first_chunk, int32_t row,
                                             int32_t head, int32_t batch) {
@@ -24,22 +25,13 @@ __device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMa
   ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
 #pragma unroll
   for (int chunk = first_chunk; chunk < first_chunk + kChunks; ++chunk) {
-    ptx::tma_load_4d<kUse>(destination + chunk * kChunkBytes, map, barrier,
-                           chunk * layout::kChunkColumns, row, head, batch);
-  }
-}
-
-// The same of a box of packed heads: 64 rows, from `head` of the group of `head_kv` on.
-template <int kChunks>
-__device__ __forceinline__ void load_packed_chunks(uint32_t destination, const TensorMap* map,
-                                                   uint32_t barrier, int first_chunk, int32_t head,
-                                                   int32_t head_kv, int32_t batch) {
-  constexpr int kChunkBytes = kWarpgroupRows * layout::kSwizzleRowBytes;
-  ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
-#pragma unroll
-  for (int chunk = first_chunk; chunk < first_chunk + kChunks; ++chunk) {
-    ptx::tma_load_5d<ptx::CacheUse::kOnce>(destination + chunk * kChunkBytes, map, barrier,
-                                           chunk * layout::kChunkColumns, 0, head, head_kv, batch);
+    if constexpr (kPacked) {
+      ptx::tma_load_5d<kUse>(destination + chunk * kChunkBytes, map, barrier,
+                             chunk * layout::kChunkColumns, 0, row, head, batch);
+    } else {
+      ptx::tma_load_4d<kUse>(destination + chunk * kChunkBytes, map, barrier,
+                             chunk * layout::kChunkColumns, row, head, batch);
+    }
   }
 }
 
@@ -110,18 +102,12 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
 #pragma unroll 1
         for (int part = 0; part < kConfig.q_parts; ++part) {
           ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup, part), q_position.phase ^ 1);
-          const uint32_t destination = smem + kConfig.q_offset(stage, warpgroup);
-          const uint32_t full = smem + kConfig.full_q(stage, warpgroup, part);
           const int32_t first_row = tile.row + warpgroup * kWarpgroupRows;
-          if constexpr (kConfig.pack_heads) {
-            load_packed_chunks<kConfig.q_chunks()>(
-                destination, &params.map_q, full, part * kConfig.q_chunks(),
-                params.packed.head(first_row), tile.head, tile.batch);
-          } else {
-            load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce>(
-                destination, &params.map_q, full, part * kConfig.q_chunks(), first_row, tile.head,
-                tile.batch);
-          }
+          load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce, kConfig.pack_heads>(
+              smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
+              smem + kConfig.full_q(stage, warpgroup, part), part * kConfig.q_chunks(),
+              kConfig.pack_heads ? params.packed.head(first_row) : first_row, tile.head,
+              tile.batch);
         }
       }
       q_position.advance();
