@@ -6,14 +6,14 @@ set(TILEFOLD_ALL_HEAD_DIMS 32 64 96 128 160 192 224 256)
 #
 # Both are lists. Stops at a value that no kernel could be built for.
 function(tilefold_check_cuda_options architectures head_dims)
-  set(accepted "accepted: numbers from 80 on, each with -real or -virtual behind it or not, separated by semicolons; or native")
+  set(accepted "accepted: numbers from 80 on, each with -real or -virtual behind it or not, separated by semicolons; or native alone")
   if(NOT architectures)
     message(FATAL_ERROR "TILEFOLD_CUDA_ARCHITECTURES is empty; ${accepted}")
   endif()
+  if(architectures STREQUAL "native")
+    set(architectures) # looked at again once CMake has looked for GPUs
+  endif()
   foreach(architecture IN LISTS architectures)
-    if(architecture STREQUAL "native")
-      continue()
-    endif()
     # all and all-major begin below 80.
     if(NOT architecture MATCHES "^([0-9]+)a?(-real|-virtual)?$" OR CMAKE_MATCH_1 LESS 80)
       message(FATAL_ERROR "TILEFOLD_CUDA_ARCHITECTURES holds '${architecture}'; ${accepted}")
@@ -33,15 +33,11 @@ endfunction()
 
 # tilefold_wants_sm90(<out> <architectures>)
 #
-# Whether the architectures call for the rows that exist on compute capability 9.0 alone. CMake says what native is once it
-# has found the compiler.
+# Whether the architectures call for the rows that exist on compute capability 9.0 alone.
 function(tilefold_wants_sm90 out architectures)
   set(wanted OFF)
   foreach(architecture IN LISTS architectures)
-    if(architecture STREQUAL "native")
-      set(architecture ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
-    endif()
-    if(architecture MATCHES "(^|;)90a?(-real|-virtual)?(;|$)")
+    if(architecture MATCHES "^90a?(-real|-virtual)?$")
       set(wanted ON)
     endif()
   endforeach()
