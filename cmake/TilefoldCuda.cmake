@@ -2,6 +2,14 @@
 set(CMAKE_CUDA_ARCHITECTURES ${TILEFOLD_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
+if(TILEFOLD_CUDA_ARCHITECTURES STREQUAL "native")
+  if(NOT CMAKE_CUDA_ARCHITECTURES_NATIVE MATCHES "^[0-9]")
+    message(FATAL_ERROR "TILEFOLD_CUDA_ARCHITECTURES is native, but CMake finds no GPU here; name architectures")
+  endif()
+  set(TILEFOLD_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  set(CMAKE_CUDA_ARCHITECTURES ${TILEFOLD_CUDA_ARCHITECTURES})
+  tilefold_check_cuda_options("${TILEFOLD_CUDA_ARCHITECTURES}" "${TILEFOLD_HEAD_DIMS}")
+endif()
 # CMake 3.25.1 does not know that nvcc takes C++20 (since 12.0).
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
@@ -79,7 +87,7 @@ endfunction()
 # is half of a build's time, and goes along, so that the driver can make the code of devices that come later. (Measured on an
 # H200: what is made of compute_80 is as fast as what is made of compute_90.)
 #
-# Where an architecture is not named by its number (native), CMake's own flags stand.
+# Where an architecture is named by more than its number (90a, 80-virtual), CMake's own flags stand.
 function(tilefold_one_intermediate_code target least)
   set(codes)
   foreach(architecture IN LISTS ARGN)

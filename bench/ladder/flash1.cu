@@ -1,9 +1,9 @@
-// Step 1, FlashAttention-1's schedule (Dao et al. 2022, Algorithm 1): nothing of size N x N is
-// stored any more. The outer loop runs over K/V tiles, the inner one over Q tiles; O and the
+// Rung "flash1", FlashAttention-1's schedule (Dao et al. 2022, Algorithm 1): nothing of size N x N
+// is stored any more. The outer loop runs over K/V tiles, the inner one over Q tiles; O and the
 // statistics (m, l) of every row live in global memory, and are read, corrected and written back in
 // every round. A CTA owns one head, so the GPU is full only when there are many. The four warps
-// split the keys of a tile
-// ("split-K"), so every round ends with a sum over warps through shared memory.
+// split the keys of a tile ("split-K"), so every round ends with a sum over warps through shared
+// memory.
 #include "ladder.h"
 #include "tile.cuh"
 

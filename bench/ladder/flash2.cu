@@ -1,8 +1,8 @@
-// Step 2, FlashAttention-2's schedule (Dao 2023, Algorithm 1): the loops are swapped. A CTA owns a
-// tile of query rows and walks over all K/V tiles, so O, the maximum and the sum of a row stay in
-// registers from beginning to end, and there are as many CTAs as row tiles. The warps split the
-// rows ("split-Q"): each sees all keys, and they need nothing from one another. O is divided by the
-// row sum once, at the end, and one number a row, the LSE, is kept for later instead of two.
+// Rung "flash2", FlashAttention-2's schedule (Dao 2023, Algorithm 1): the loops are swapped. A CTA
+// owns a tile of query rows and walks over all K/V tiles, so O, the maximum and the sum of a row
+// stay in registers from beginning to end, and there are as many CTAs as row tiles. The warps split
+// the rows ("split-Q"): each sees all keys, and they need nothing from one another. O is divided by
+// the row sum once, at the end, and one number a row, the LSE, is kept for later instead of two.
 #include "ladder.h"
 #include "tile.cuh"
 

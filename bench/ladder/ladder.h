@@ -21,21 +21,21 @@ struct Problem {
   const uint16_t* v = nullptr;
   uint16_t* o = nullptr;
   float* lse = nullptr;       // [num_heads, seqlen]
-  void* workspace = nullptr;  // workspace_bytes() of the step
+  void* workspace = nullptr;  // workspace_bytes() of the rung
 };
 
 inline constexpr int kSeqlenMultiple = 128;
 
-struct Step {
+struct Rung {
   const char* name;
-  const char* idea;  // what it adds to the step before
+  const char* idea;  // what it adds to the rung before
   size_t (*workspace_bytes)(const Problem& problem);
   cudaError_t (*run)(const Problem& problem, cudaStream_t stream);
 };
 
-std::span<const Step> steps();
+std::span<const Rung> rungs();
 
-// The steps, each in the file of its name.
+// The rungs, each in the file of its name.
 size_t naive_workspace_bytes(const Problem& problem);
 cudaError_t run_naive(const Problem& problem, cudaStream_t stream);
 size_t flash1_workspace_bytes(const Problem& problem);

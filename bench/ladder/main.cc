@@ -6,6 +6,7 @@
 // median counts. "worth" is the factor gained on the rung before; "error" is the relative Frobenius
 // error of O against float64 over sampled rows.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ladder.h"
@@ -87,8 +89,8 @@ struct Data {
     problem.o = allocate<uint16_t>(count);
     problem.lse = allocate<float>(rows);
     size_t workspace_bytes = 0;
-    for (const Step& step : steps()) {
-      workspace_bytes = std::max(workspace_bytes, step.workspace_bytes(problem));
+    for (const Rung& rung : rungs()) {
+      workspace_bytes = std::max(workspace_bytes, rung.workspace_bytes(problem));
     }
     problem.workspace = allocate<unsigned char>(workspace_bytes);
   }
@@ -288,8 +290,8 @@ bool run_head_dim(const Settings& settings, int head_dim) {
   constexpr double kLargestError = 1e-3;  // float16 P and O come to 3e-4
   const Data data(settings, head_dim);
   std::vector<Entry> entries;
-  for (const Step& step : steps()) {
-    entries.push_back({step.name, step.idea, [&] { return step.run(data.problem, nullptr); }, {}});
+  for (const Rung& rung : rungs()) {
+    entries.push_back({rung.name, rung.idea, [&] { return rung.run(data.problem, nullptr); }, {}});
   }
   Library sm80(data.problem, "sm80_");
   Library chosen(data.problem, "");
@@ -311,20 +313,33 @@ bool run_head_dim(const Settings& settings, int head_dim) {
   return right;
 }
 
+constexpr const char* kUsage =
+    "usage: tilefold_ladder [--seqlen N] [--tokens T] [--width W] [--rounds R]\n";
+
 int main_of(int argc, char** argv) {
   Settings settings;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--help" || name == "-h") {
+      std::printf("%s", kUsage);
+      return 0;
+    }
     int* const target = name == "--seqlen"   ? &settings.seqlen
                         : name == "--tokens" ? &settings.tokens
                         : name == "--width"  ? &settings.width
                         : name == "--rounds" ? &settings.rounds
                                              : nullptr;
     if (target == nullptr) {
-      std::fprintf(stderr, "tilefold_ladder: unknown option %s\n", name.c_str());
+      std::fprintf(stderr, "tilefold_ladder: unknown option %s\n%s", name.c_str(), kUsage);
       return 2;
     }
-    *target = std::atoi(argv[i + 1]);
+    const std::string_view number = i + 1 < argc ? argv[i + 1] : "";
+    const char* const end = number.data() + number.size();
+    if (std::from_chars(number.data(), end, *target).ptr != end || number.empty()) {
+      std::fprintf(stderr, "tilefold_ladder: %s is followed by '%s'; takes a number\n%s",
+                   name.c_str(), number.data(), kUsage);
+      return 2;
+    }
   }
   if (settings.seqlen <= 0 || settings.seqlen % kSeqlenMultiple != 0 ||
       settings.tokens < settings.seqlen || settings.width < 128 || settings.rounds < 1) {

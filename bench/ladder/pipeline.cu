@@ -1,7 +1,7 @@
-// Step 4, a pipeline: K and V have two places each in shared memory, and cp.async fills one of
-// them, past the registers, while the tensor cores work from the other. One barrier a tile does for
-// both directions: behind it tile j is complete for everyone, and tile j - 1, whose place the next
-// copy takes, has been read by everyone.
+// Rung "pipeline": K and V have two places each in shared memory, and cp.async fills one of them,
+// past the registers, while the tensor cores work from the other. One barrier a tile does for both
+// directions: behind it tile j is complete for everyone, and tile j - 1, whose place the next copy
+// takes, has been read by everyone.
 #include "cuda/ptx/cp_async.cuh"
 #include "ladder.h"
 #include "swizzle.cuh"

@@ -1,6 +1,6 @@
-// Step 3, a swizzle: the kernel is that of step 2 letter by letter, except that the chunks of a
-// tile are permuted in shared memory, so that ldmatrix reads eight rows at once where it read them
-// one by one.
+// Rung "swizzle": the kernel is that of "flash2" letter by letter, except that the chunks of a tile
+// are permuted in shared memory, so that ldmatrix reads eight rows at once where it read them one
+// by one.
 #include "ladder.h"
 #include "swizzle.cuh"
 #include "tile.cuh"

@@ -1,4 +1,4 @@
-// The swizzle of the last two steps.
+// The swizzle of the last two rungs.
 #pragma once
 
 #include <cstdint>

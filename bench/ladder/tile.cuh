@@ -1,4 +1,4 @@
-// What the steps share: tiles in shared memory, and the three products of attention on tensor
+// What the rungs share: tiles in shared memory, and the three products of attention on tensor
 // cores.
 //
 // A warp owns kRowsPerWarp query rows as two m16 tiles. Fragments are those of mma.m16n8k16: lane l
@@ -32,8 +32,9 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
 // Where the 16-byte chunk `chunk` of row `row` lies in a tile of rows of kColumns float16, in
-// bytes. Eight rows that ldmatrix reads at one chunk start 16 bytes apart only by chance: with rows
-// of 128 or 256 bytes all of them begin in the same banks, and the reads go one after another.
+// bytes: rows follow each other. Rows are 128 or 256 bytes long, whole turns of the 32 banks, so
+// the eight rows that ldmatrix reads at one chunk begin in the same bank, and the reads go one
+// after another.
 template <int kColumns>
 struct PlainLayout {
   __device__ __forceinline__ static uint32_t offset(int row, int chunk) {

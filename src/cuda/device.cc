@@ -2,20 +2,18 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
 #include "core/kernel.h"
+#include "cuda/device_notes.h"
 
 namespace tilefold {
 namespace {
 
-constexpr int32_t kOldestComputeCapability = 80;
-
 struct Devices {
   std::vector<DeviceProperties> list;
-  char note[200] = "";  // why the list is empty
+  char note[kNoteBytes] = "";  // why the list is empty
 };
 
 int32_t attribute(cudaDeviceAttr which, int32_t id) {
@@ -43,12 +41,7 @@ DeviceProperties read_device(int32_t id, int32_t driver_version) {
   } else {
     cudaGetLastError();
   }
-  p.usable = p.compute_capability >= kOldestComputeCapability;
-  if (!p.usable) {
-    std::snprintf(p.note, sizeof(p.note),
-                  "its compute capability is %d.%d; the CUDA back ends need 8.0 (Ampere) or later",
-                  p.compute_capability / 10, p.compute_capability % 10);
-  }
+  note_usability(&p);
   return p;
 }
 
@@ -61,8 +54,8 @@ const Devices& devices() {
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) {
       cudaGetLastError();
-      std::snprintf(result.note, sizeof(result.note), "%s (driver version %d, runtime version %d)",
-                    cudaGetErrorString(error), driver_version, CUDART_VERSION);
+      note_no_device(result.note, driver_version, CUDART_VERSION,
+                     error == cudaErrorInsufficientDriver, cudaGetErrorString(error));
       return result;
     }
     for (int32_t id = 0; id < count; ++id) result.list.push_back(read_device(id, driver_version));

@@ -43,9 +43,9 @@ struct TileCoord {
 
 // Sections come one after another. Inside a section heads run fastest and the last row tiles come
 // first: under a causal mask these are the longest, so that the longest tiles start first and the
-// last wave is made of the shortest. (Measured on an H200, causal, D = 128, one section: 3 to 13 %
-// over row tiles running fastest.) CTAs that run together share K and V where heads are grouped,
-// and where a section has fewer heads than the GPU runs CTAs.
+// last wave is made of the shortest (docs/devlog.md, "What the prototype showed", has what other
+// orders cost). CTAs that run together share K and V where heads are grouped, and where a section
+// has fewer heads than the GPU runs CTAs.
 TILEFOLD_HOST_DEVICE constexpr TileCoord tile_of(const TileGrid& grid, uint32_t cta) {
   const uint32_t section = grid.by_section_tiles.quotient(cta);
   const uint32_t in_section = cta - section * grid.by_section_tiles.divisor;

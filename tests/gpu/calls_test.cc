@@ -206,6 +206,17 @@ TEST_P(CallTest, AThousandRepetitionsUnderLoadGiveTheSameBits) {
   ASSERT_CUDA(cudaDeviceSynchronize());
 }
 
+// Small enough for racecheck: a tile that visits so many key blocks that every buffer is used
+// again.
+TEST_P(CallTest, SeveralKeyBlocksThroughEachBuffer) {
+  const int causal = causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT);
+  Case c = base_case(GetParam(), 128, 500, causal);
+  c.heads = 1;
+  Instance instance = reference::make_instance(c);
+  if (check(&instance, c.to_string())) return;
+  check(base_case(GetParam(), 40, 500, causal));  // rows that take few queries
+}
+
 TEST_P(CallTest, IsTheKernelThatExplainNames) {
   Instance instance = reference::make_instance(ordinary_case(50));
   DeviceProblem problem(instance, GetParam().name.c_str());
@@ -222,9 +233,13 @@ TEST_P(CallTest, IsTheKernelThatExplainNames) {
 // were.
 class RefusalTest : public CallTest {
  protected:
-  void expect_refused(const std::string& what, tilefold_status expected,
-                      const std::function<tilefold_status(DeviceProblem&, cudaStream_t)>& call) {
-    Instance instance = reference::make_instance(ordinary_case(60));
+  using Call = std::function<tilefold_status(DeviceProblem&, cudaStream_t)>;
+  void expect_refused(const std::string& what, tilefold_status expected, const Call& call) {
+    expect_refused(what, expected, ordinary_case(60), call);
+  }
+  void expect_refused(const std::string& what, tilefold_status expected, const Case& c,
+                      const Call& call) {
+    Instance instance = reference::make_instance(c);
     DeviceProblem problem(instance, GetParam().name.c_str());
     if (!prepare(&problem)) return;
     ASSERT_CUDA(cudaDeviceSynchronize());
@@ -325,25 +340,36 @@ TEST_P(RefusalTest, ADtypeOrHeadDimThatTheRowDoesNotServeLaunchesNothing) {
 }
 
 TEST_P(RefusalTest, AWorkspaceTooSmallOrMisalignedLaunchesNothing) {
-  {
-    Instance probe = reference::make_instance(ordinary_case(60));
+  // What makes rows ask for a workspace: so few tiles that their keys are split, and under a mask
+  // more tiles than a GPU has multiprocessors.
+  Case few_tiles = base_case(GetParam(), 64, 1500);
+  Case many_tiles = base_case(GetParam(), 2, 310, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
+  many_tiles.heads = 400;
+  many_tiles.heads_kv = 2;
+  Case c;
+  bool needed = false;
+  for (const Case& candidate : {few_tiles, many_tiles}) {
+    if (needed) break;
+    Instance probe = reference::make_instance(candidate);
     DeviceProblem problem(probe, GetParam().name.c_str());
-    if (!prepare(&problem)) return;
-    if (problem.workspace_bytes == 0) GTEST_SKIP() << "the row needs no workspace";
+    if (!prepare(&problem)) continue;
+    c = candidate;
+    needed = problem.workspace_bytes > 0;
   }
+  if (!needed) GTEST_SKIP() << "the row needs no workspace";
   const auto call_with = [](DeviceProblem& p, cudaStream_t stream, char* at, size_t bytes) {
     return tilefold_forward(p.q.dl(), p.k.dl(), p.v.dl(), p.o.dl(), p.lse_dl(), &p.options, at,
                             bytes, stream);
   };
-  expect_refused("no workspace", TILEFOLD_ERROR_WORKSPACE,
+  expect_refused("no workspace", TILEFOLD_ERROR_WORKSPACE, c,
                  [&](DeviceProblem& p, cudaStream_t stream) {
                    return call_with(p, stream, nullptr, p.workspace_bytes);
                  });
-  expect_refused("a byte too few", TILEFOLD_ERROR_WORKSPACE,
+  expect_refused("a byte too few", TILEFOLD_ERROR_WORKSPACE, c,
                  [&](DeviceProblem& p, cudaStream_t stream) {
                    return call_with(p, stream, p.workspace.data(), p.workspace_bytes - 1);
                  });
-  expect_refused("misaligned", TILEFOLD_ERROR_WORKSPACE,
+  expect_refused("misaligned", TILEFOLD_ERROR_WORKSPACE, c,
                  [&](DeviceProblem& p, cudaStream_t stream) {
                    return call_with(p, stream, p.workspace.data() + 128, p.workspace_bytes);
                  });

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fails if a GPU kernel row, or the Python package, changed since its tests last ran on a GPU, or never ran there, and
-nobody says why.
+"""Fails if a GPU kernel row, a rung of the ladder, or the Python package changed since its tests last ran on a GPU, or
+never ran there, and nobody says why.
 
-Recomputes the digests of all rows, and of the Python package (the entry "python"), from the sources and compares them with
+Recomputes the digests of all rows and rungs, and of the Python package (the entry "python"), from the sources and compares them with
 tests/gpu/record.json. What differs, is missing there, or failed a test then, must stand under "unverified" of the
 record with a reason; --mark writes one reason for all that need it. Needs no GPU.
 """
@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from kernel_digests import python_digest, row_digests  # noqa: E402
+from kernel_digests import LADDER, python_digest, row_digests  # noqa: E402
 
 RECORD = pathlib.Path(__file__).resolve().parent / "record.json"
 PYTHON = "python"
@@ -66,7 +66,11 @@ def main():
     for row in sorted(set(record.get("rows", {})) - set(digests)):
         print(f"note: the record names {row}, which is no row any more")
     verified = {row for row, digest in digests.items() if fault_of(row, digest, record) is None}
-    print(f"{len(verified - {PYTHON})} of {len(digests) - 1} GPU kernel rows are as they last passed on a GPU")
+    for what, names in (
+        ("GPU kernel rows", {row for row in digests if row != PYTHON and not row.startswith(LADDER)}),
+        ("rungs of the ladder", {row for row in digests if row.startswith(LADDER)}),
+    ):
+        print(f"{len(names & verified)} of {len(names)} {what} are as they last passed on a GPU")
     if PYTHON in verified:
         run = record[PYTHON]
         print(f"the Python package is as it last passed on a GPU ({run['gpu']}, {run['date']}): "

@@ -1,8 +1,10 @@
-"""Digests of the sources that each GPU kernel row is built from, and of the Python package's.
+"""Digests of the sources that decide what each GPU kernel row does, and of the Python package's.
 
-A row's digest covers its family's instantiating source, everything that it includes from src/ by
-`#include "..."`, and the row's own line of src/cuda/kernels.def. Comments and white space do not count,
-so neither a new comment nor reformatting makes a record stale.
+A row's digest covers what its family compiles for the GPU and what launches it: the header that makes a kernel of a row
+and all of the family's .cc and .cu files (the generic family: those of the row's own dtype), the encoding of tensor maps,
+everything that these include from src/ by `#include "..."`, and the row's own line of src/cuda/kernels.def. What only
+chooses among rows is left out, since the tests name the row they run. Comments and white space do not count, so neither
+a new comment nor reformatting makes a record stale.
 """
 
 import hashlib
@@ -12,13 +14,16 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src"
-KERNEL_TABLE = SOURCE / "cuda" / "kernels.def"
 
-# The rows that no line of kernels.def names, and their translation units.
-GENERIC_ROWS = {
-    f"generic_{dtype}": SOURCE / "cuda" / "generic" / f"forward_{dtype}.cu" for dtype in ("fp32", "fp16", "bf16")
-}
+# The rows that no line of kernels.def names: one for each dtype.
+GENERIC_DTYPES = ("fp32", "fp16", "bf16")
+
+# What the record has beside rows: the rungs of bench/ladder/, each in the file of its name.
+LADDER = "ladder_"
+RUNGS = ("naive", "flash1", "flash2", "swizzle", "pipeline")
+
+# Under src/cuda/: what chooses among rows and has no part in a launch; and the table, of which a row's own line counts.
+CHOICE = ("sm80/tile_choice.h", "sm90/forward_cost.cc", "sm90/forward_cost.h", "sm90/no_rows.cc", "kernels.def")
 
 _TOKENS = re.compile(
     r"""//[^\n]*            # a line comment
@@ -44,47 +49,60 @@ def normalised(text):
     return "".join(kept)
 
 
-def closure(path):
-    """`path` and every file under src/ that it includes, directly or not."""
-    found, pending = set(), [path.resolve()]
+def closure(paths, source):
+    """`paths` and every file under `source` that they include, directly or not, without CHOICE."""
+    left_out = {source / "cuda" / name for name in CHOICE}
+    found, pending = set(), list(paths)
     while pending:
         current = pending.pop()
-        if current in found:
+        if current in found or current in left_out:
             continue
         found.add(current)
         for name in _INCLUDE.findall(current.read_text(encoding="utf-8")):
-            for directory in (SOURCE, current.parent):
+            for directory in (source, current.parent):
                 if (directory / name).is_file():
                     pending.append((directory / name).resolve())
                     break
     return sorted(found)
 
 
-def family_digest(path):
+def files_of(family, source):
+    """The files that a digest starts from; `family` is "sm80", "sm90", a generic row's name or a rung's."""
+    cuda = source / "cuda"
+    if family.startswith(LADDER):
+        return [source.parent / "bench" / "ladder" / f"{family[len(LADDER):]}.cu"]
+    if family.startswith("generic_"):
+        return [cuda / "generic" / "generic_kernels.cc", cuda / "generic" / f"forward_{family.split('_')[1]}.cu"]
+    folder = cuda / family
+    return [folder / "instantiate.cuh", *folder.glob("*.cc"), *folder.glob("*.cu"), cuda / "tensor_map.cc"]
+
+
+def family_digest(family, source):
     digest = hashlib.sha256()
-    for file in closure(path):
-        digest.update(str(file.relative_to(ROOT)).encode() + b"\0")
+    for file in closure(files_of(family, source), source):
+        digest.update(file.relative_to(source.parent).as_posix().encode() + b"\0")
         digest.update(normalised(file.read_text(encoding="utf-8")).encode() + b"\0")
     return digest
 
 
-def row_digests():
-    """{row name: digest} for every row of the sources."""
+def row_digests(root=ROOT):
+    """{name: digest} for every row of the sources and every rung of the ladder."""
     digests = {}
     families = {}
-    text = KERNEL_TABLE.read_text(encoding="utf-8")
+    source = pathlib.Path(root).resolve() / "src"
+    text = (source / "cuda" / "kernels.def").read_text(encoding="utf-8")
     for line in text.splitlines():
         match = _ROW.match(line)
         if match is None:
             continue
         family, name = match.group(1).lower(), match.group(2)
         if family not in families:
-            families[family] = family_digest(SOURCE / "cuda" / family / "instantiate.cuh")
+            families[family] = family_digest(family, source)
         digest = families[family].copy()
         digest.update(normalised(line).encode())
         digests[name] = digest.hexdigest()
-    for name, path in GENERIC_ROWS.items():
-        digests[name] = family_digest(path).hexdigest()
+    for name in [f"generic_{dtype}" for dtype in GENERIC_DTYPES] + [LADDER + rung for rung in RUNGS]:
+        digests[name] = family_digest(name, source).hexdigest()
     return digests
 
 

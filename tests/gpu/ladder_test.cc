@@ -9,23 +9,24 @@
 namespace tilefold::gpu_test {
 namespace {
 
-struct Rung {
-  ladder::Step step;
+struct RungOfTile {
+  ladder::Rung rung;
   int head_dim;
 };
 
-std::vector<Rung> rungs() {
-  std::vector<Rung> all;
-  for (const ladder::Step& step : ladder::steps()) {
-    for (const int head_dim : {64, 128}) all.push_back({step, head_dim});
+std::vector<RungOfTile> rungs_of_tiles() {
+  std::vector<RungOfTile> all;
+  for (const ladder::Rung& rung : ladder::rungs()) {
+    for (const int head_dim : {64, 128}) all.push_back({rung, head_dim});
   }
   return all;
 }
 
-class LadderTest : public testing::TestWithParam<Rung> {};
-INSTANTIATE_TEST_SUITE_P(Gpu, LadderTest, testing::ValuesIn(rungs()),
-                         [](const testing::TestParamInfo<Rung>& info) {
-                           return std::string("rung_") + info.param.step.name + "_d" +
+// The record has the rungs by these names, "ladder_<rung>".
+class LadderTest : public testing::TestWithParam<RungOfTile> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, LadderTest, testing::ValuesIn(rungs_of_tiles()),
+                         [](const testing::TestParamInfo<RungOfTile>& info) {
+                           return std::string("ladder_") + info.param.rung.name + "_d" +
                                   std::to_string(info.param.head_dim);
                          });
 
@@ -52,10 +53,10 @@ TEST_P(LadderTest, MatchesTheReference) {
       problem.v = static_cast<const uint16_t*>(device.v.dl()->data);
       problem.o = static_cast<uint16_t*>(device.o.dl()->data);
       problem.lse = static_cast<float*>(device.lse.dl()->data);
-      const DeviceBuffer workspace(GetParam().step.workspace_bytes(problem));
+      const DeviceBuffer workspace(GetParam().rung.workspace_bytes(problem));
       ASSERT_CUDA(cudaMemset(workspace.data(), 0xff, workspace.bytes()));
       problem.workspace = workspace.data();
-      const cudaError_t error = GetParam().step.run(problem, nullptr);
+      const cudaError_t error = GetParam().rung.run(problem, nullptr);
       if (error == cudaErrorInvalidValue) {
         cudaGetLastError();
         GTEST_SKIP() << "this GPU has too little shared memory for the rung";

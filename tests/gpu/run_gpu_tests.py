@@ -33,7 +33,7 @@ LARGE_JOBS = 2
 SANITIZER_CASES = {
     "memcheck": "*LayoutTest.BasesOffByOneElement*:*LayoutTest.PaddedRowsAndNegativeStrides*:"
     "*MaskTest.BottomRightWithMoreQueriesThanKeys*:*LengthTest.NoKeys*:*ValuesTest.LogitsOfMinusInfinity*",
-    "racecheck": "*MaskTest.WindowThatLeavesRowsWithoutAKey*",
+    "racecheck": "*MaskTest.WindowThatLeavesRowsWithoutAKey*:*CallTest.SeveralKeyBlocksThroughEachBuffer*",
 }
 
 
@@ -173,10 +173,11 @@ def built_digests(program):
 
 
 def row_entries(results, run_id, digests):
-    """The record's entries for the rows that ran. A row of several dtypes ran once with each."""
+    """The record's entries for the rows that ran, and the ladder's rungs. A row of several dtypes ran once with each,
+    a rung with each head dim."""
     entries = {}
     for tested, tests in results.items():
-        name = tested if tested in digests else re.sub(r"_(float32|float16|bfloat16)$", "", tested)
+        name = tested if tested in digests else re.sub(r"_(float32|float16|bfloat16|d64|d128)$", "", tested)
         if name not in digests:
             continue
         entry = entries.setdefault(name, dict(digest=digests[name], run=run_id, passed=0, skipped={}, failed=[]))

@@ -267,7 +267,7 @@ void wgmma_kernel(uint32_t shared, const WgmmaBugs& bugs) {
   ptx::wgmma_wait<0>();
   if (bugs.touch || bugs.overwrite || !bugs.proxy_fence) return;
   for (int r = 0; r < 32; ++r) {
-    const layout::RowColumn at = layout::wgmma_accumulator(thread, r);
+    const layout::Coord at = layout::wgmma_accumulator(thread, r);
     int sum = 0;
     for (int k = 0; k < 64; ++k) sum += a_of(at.row, k) * b_of(at.column, k) + b_of(k, at.column);
     EXPECT_EQ(d[r], static_cast<float>(sum)) << at.row << " " << at.column;

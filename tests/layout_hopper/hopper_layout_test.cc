@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/sm90/forward_config.h"
+#include "layout/tile.h"
 
 namespace tilefold::layout {
 namespace {
@@ -39,6 +40,21 @@ TEST(HopperSwizzleTest, EqualsWhatTmaWrites) {
         for (int column = 0; column < columns; ++column) {
           const int offset = swizzle128(row, column, rows);
           ASSERT_EQ(image[offset / 2], std::make_pair(row, column)) << rows << "x" << columns;
+        }
+      }
+    }
+  }
+}
+
+TEST(HopperSwizzleTest, IsTheImageOfATileWithPagesOf64Columns) {
+  for (const int rows : {16, 64, 80, 128}) {
+    for (const int columns : {64, 128, 192, 256}) {
+      const Tile tile{rows, columns};
+      for (int row = 0; row < rows; ++row) {
+        for (int column = 0; column < columns; ++column) {
+          ASSERT_EQ(swizzle128(row, column, rows), tile.offset_bytes(row, column / kChunkElems) +
+                                                       column % kChunkElems * kElementBytes)
+              << rows << "x" << columns << ": " << row << ", " << column;
         }
       }
     }
@@ -125,7 +141,7 @@ TEST(HopperAccumulatorTest, EveryElementHasOneOwner) {
     std::set<std::pair<int, int>> seen;
     for (int thread = 0; thread < kWarpgroupThreads; ++thread) {
       for (int reg = 0; reg < n / 2; ++reg) {
-        const RowColumn at = wgmma_accumulator(thread, reg);
+        const Coord at = wgmma_accumulator(thread, reg);
         ASSERT_TRUE(at.row >= 0 && at.row < 64 && at.column >= 0 && at.column < n);
         seen.insert({at.row, at.column});
       }
@@ -159,9 +175,9 @@ TEST(HopperOperandTest, AccumulatorIsTheAOperandWithoutAnExchange) {
     for (int step = 0; step < 8; ++step) {
       for (int reg = 0; reg < 4; ++reg) {
         for (int half = 0; half < 2; ++half) {
-          const RowColumn a = wgmma_a_register(thread, reg, half);
-          const RowColumn c = wgmma_accumulator(thread, accumulator_of_a(step, reg) + half);
-          EXPECT_EQ(c, (RowColumn{a.row, a.column + kWgmmaK * step}));
+          const Coord a = wgmma_a_register(thread, reg, half);
+          const Coord c = wgmma_accumulator(thread, accumulator_of_a(step, reg) + half);
+          EXPECT_EQ(c, (Coord{a.row, a.column + kWgmmaK * step}));
         }
       }
     }
@@ -176,9 +192,9 @@ TEST(HopperStmatrixTest, StoresTheAccumulatorWhereItBelongs) {
     const int lane = thread % 32;
     for (int step = 0; step < 16; ++step) {
       for (int matrix = 0; matrix < 4; ++matrix) {
-        const RowColumn row = stmatrix_address(warp_first + 8 * matrix + lane / 4, step);
+        const Coord row = stmatrix_address(warp_first + 8 * matrix + lane / 4, step);
         for (int half = 0; half < 2; ++half) {
-          EXPECT_EQ((RowColumn{row.row, row.column + 2 * (lane % 4) + half}),
+          EXPECT_EQ((Coord{row.row, row.column + 2 * (lane % 4) + half}),
                     wgmma_accumulator(thread, accumulator_of_a(step, matrix) + half));
         }
       }
@@ -192,7 +208,7 @@ TEST(HopperStmatrixTest, HasNoBankConflict) {
       for (int matrix = 0; matrix < 4; ++matrix) {
         std::set<int> units;  // of 16 bytes, modulo the 128 bytes that the banks span
         for (int lane = 8 * matrix; lane < 8 * matrix + 8; ++lane) {
-          const RowColumn at = stmatrix_address(32 * warp + lane, step);
+          const Coord at = stmatrix_address(32 * warp + lane, step);
           units.insert(swizzle128(at.row, at.column, kWarpgroupRows) / 16 % 8);
         }
         EXPECT_EQ(units.size(), 8u);

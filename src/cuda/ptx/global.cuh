@@ -34,13 +34,6 @@ __device__ __forceinline__ void st_global_v4(void* address, const uint32_t (&val
                : "memory");
 }
 
-__device__ __forceinline__ void st_global_v2(void* address, const uint32_t (&value)[2]) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};"
-               :
-               : "l"(address), "r"(value[0]), "r"(value[1])
-               : "memory");
-}
-
 __device__ __forceinline__ void st_global_f32(void* address, float value) {
   asm volatile("st.global.f32 [%0], %1;" : : "l"(address), "f"(value) : "memory");
 }

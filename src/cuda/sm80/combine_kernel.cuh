@@ -4,7 +4,6 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/global.cuh"
 #include "cuda/ptx/math.cuh"
 #include "cuda/sm80/epilogue.cuh"
@@ -58,21 +57,7 @@ __global__ void __launch_bounds__(32 * kCombineWarps)
     }
   }
 
-  const bool empty = params.mask.row_is_empty(row);
-  const float inverse = ptx::rcp_approx_ftz(row_sum);
-  uint32_t packed[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    packed[i] = ptx::cvt_pack<kDType>(empty ? 0.0f : o[2 * i] * inverse,
-                                      empty ? 0.0f : o[2 * i + 1] * inverse);
-  }
-  if (has_columns) {
-    ptx::st_global_v4(params.o + tile.batch * params.o_strides.batch +
-                          tile.head * params.o_strides.head + row * params.o_strides.row +
-                          column * layout::kElementBytes,
-                      packed);
-  }
-  if (params.lse != nullptr && lane == 0) store_lse(params, tile, row, empty, row_max, row_sum);
+  store_output_row<kDType>(o, row_max, row_sum, params, tile, row, lane);
 }
 
 }  // namespace tilefold::sm80

@@ -15,6 +15,8 @@ enum class LoadPath : int32_t {
   kTma,      // one thread issues tensor copies; mbarriers. Compute capability 9.0.
 };
 
+constexpr int kMostRegisters = 255;  // of a lane
+
 // Byte offsets from the start of dynamic shared memory.
 struct SharedPlan {
   int32_t q;         // [block_m, head_dim]; O in the epilogue
@@ -36,8 +38,7 @@ struct SharedPlan {
 // columns numbered 2 i + h from all of P.
 struct ForwardConfig {
   DType dtype;
-  int32_t
-      head_dim;  // D and Dv of the tile; smaller ones are served with the rest filled with zeros
+  int32_t head_dim;  // the tile's D and Dv; columns that a problem lacks are filled with zeros
   int32_t block_m;
   int32_t block_n;
   int32_t num_warps;
@@ -92,9 +93,10 @@ struct ForwardConfig {
     const bool rows_ok =
         num_warps >= 1 && block_m % (16 * num_warps / warps_per_row_group()) == 0 &&
         (m16() == 1 || m16() == 2) && (!pair || (num_warps % 2 == 0 && m16() == 2));
-    const bool tile_ok = q_tile().valid() && kv_tile().valid() && block_n % (32) == 0 &&
-                         n16() >= 1 && d16() >= 1 && head_dim <= 256;
+    const bool tile_ok = q_tile().valid() && kv_tile().valid() && block_n % 32 == 0 && n16() >= 1 &&
+                         d16() >= 1 && head_dim <= 256;
     const bool class_ok = shared_kib == 99 || shared_kib == 163 || shared_kib == 227;
+    const bool registers_ok = registers() <= kMostRegisters;
     // The pair's K and V go through one buffer each; Q in registers is for flat kernels.
     const bool structure_ok =
         stages >= 1 && stages <= 4 && (!pair || stages == 1) && !(pair && q_in_registers);
@@ -103,7 +105,7 @@ struct ForwardConfig {
         load == LoadPath::kTma || (threads() / kv_tile().chunks_per_page() % 8 == 0 &&
                                    block_n % (threads() / kv_tile().chunks_per_page()) == 0 &&
                                    block_m % (threads() / q_tile().chunks_per_page()) == 0);
-    return dtype_ok && rows_ok && tile_ok && class_ok && structure_ok && copy_ok &&
+    return dtype_ok && rows_ok && tile_ok && class_ok && registers_ok && structure_ok && copy_ok &&
            smem_bytes() <= shared_kib * 1024 && block_m <= 256 && block_n <= 256;
   }
 };

@@ -124,6 +124,31 @@ __device__ __forceinline__ void store_lse(const ForwardParams& params, const Til
                      empty ? params.empty_row_lse : lse);
 }
 
+// O / row_sum of one row, of which lane c holds chunk c, rounded, and its LSE; 0 if it sees no key.
+template <DType kDType>
+__device__ __forceinline__ void store_output_row(const float (&o)[layout::kChunkElems],
+                                                 float row_max, float row_sum,
+                                                 const ForwardParams& params,
+                                                 const TileContext& tile, int32_t row,
+                                                 int32_t lane) {
+  const bool empty = params.mask.row_is_empty(row);
+  const float inverse = ptx::rcp_approx_ftz(row_sum);
+  uint32_t packed[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    packed[i] = ptx::cvt_pack<kDType>(empty ? 0.0f : o[2 * i] * inverse,
+                                      empty ? 0.0f : o[2 * i + 1] * inverse);
+  }
+  const int column = lane * layout::kChunkElems;
+  if (column < params.head_dim_v) {
+    ptx::st_global_v4(params.o + tile.batch * params.o_strides.batch +
+                          tile.head * params.o_strides.head + row * params.o_strides.row +
+                          column * layout::kElementBytes,
+                      packed);
+  }
+  if (params.lse != nullptr && lane == 0) store_lse(params, tile, row, empty, row_max, row_sum);
+}
+
 // rO = rO / row_sum (FA2 Algorithm 1, line 12), 0 in rows that see no key; LSE to memory (line 13).
 template <ForwardConfig kConfig>
 __device__ __forceinline__ void normalize(float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],

@@ -20,7 +20,8 @@ namespace tilefold::sm80 {
 // Both pipelines have these hooks, which every warp of the CTA calls for every key block, in order:
 //   before_scores  K(j) has landed when it returns (so has Q, the first time)
 //   after_scores   this warp has read K(j); called before the softmax, so that nothing has to wait
-//                  between the exponentials and P V (PERF: a barrier there cost 12 % at D = 64)
+//                  between the exponentials and P V (PERF: what a barrier there costs is in
+//                  docs/devlog.md, "What the prototype showed")
 //   before_values  V(j) has landed when it returns
 //   after_values   this warp has read V(j)
 // stage() names the buffers of block j in between.
@@ -108,6 +109,8 @@ struct CpAsyncPipeline {
     source_k += kConfig.block_n * params.k_strides.row;
   }
   __device__ __forceinline__ void load_v(int32_t block, int32_t stage) {
+    // V's stages follow K's, so target_k and a constant reach both.
+    static_assert(kConfig.shared_plan().v == kConfig.shared_plan().k + kStages * kTile.bytes());
     copy<kTile>(target_k + (kStages + stage) * kTile.bytes(), source_v, params.v_strides.row,
                 params.mask.seqlen_k - block * kConfig.block_n, params.head_dim_v);
     source_v += kConfig.block_n * params.v_strides.row;

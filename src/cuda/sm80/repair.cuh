@@ -165,7 +165,6 @@ __device__ __forceinline__ void repair_output(const OnlineSoftmax<kConfig.m16()>
   const layout::BlockRange cta_range = at.cta_range(params);
   constexpr int kRows = kConfig.rows_per_warp() / kConfig.warps_per_row_group();
   const bool split = params.grid.num_splits > 1;
-  const int column = warp.lane * layout::kChunkElems;
   // row_max and row_sum by row, in this row group's own rows of the Q tile.
   const uint32_t rows = shared + kConfig.shared_plan().q +
                         kConfig.q_tile().offset_bytes(warp.row_group * kConfig.rows_per_warp(), 0);
@@ -195,24 +194,8 @@ __device__ __forceinline__ void repair_output(const OnlineSoftmax<kConfig.m16()>
                         softmax.prescale, o);
     if (split) {
       store_partial_row(o, row_max, row_sum, params, at.coord, row, warp.lane);
-      continue;
-    }
-    const bool empty = params.mask.row_is_empty(row);
-    const float inverse = ptx::rcp_approx_ftz(row_sum);
-    uint32_t packed[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      packed[j] = ptx::cvt_pack<kConfig.dtype>(empty ? 0.0f : o[2 * j] * inverse,
-                                               empty ? 0.0f : o[2 * j + 1] * inverse);
-    }
-    if (column < params.head_dim_v) {
-      ptx::st_global_v4(params.o + tile.batch * params.o_strides.batch +
-                            tile.head * params.o_strides.head + row * params.o_strides.row +
-                            column * layout::kElementBytes,
-                        packed);
-    }
-    if (params.lse != nullptr && warp.lane == 0) {
-      store_lse(params, tile, row, empty, row_max, row_sum);
+    } else {
+      store_output_row<kConfig.dtype>(o, row_max, row_sum, params, tile, row, warp.lane);
     }
   }
 }

@@ -182,10 +182,9 @@ int64_t concurrent_tiles(const ForwardConfig& config, const DeviceProperties& de
   return static_cast<int64_t>(device.num_multiprocessors) * config.min_ctas;
 }
 
-// PERF: sections help pair kernels, whose K and V have one buffer each (H200, D = 256, causal: 4 %
-// at N = 512 and 2 % at 1024 with tiles of 128 rows, 30 % and 8 % with tiles of 64). Flat kernels,
-// which load further ahead, gain 1 % at N = 512 and lose as much at 1024, by the uneven end of each
-// section.
+// PERF: sections help pair kernels, whose K and V have one buffer each. Flat kernels, which load
+// further ahead, gain and lose about as much, by the uneven end of each section. docs/devlog.md,
+// "Short causal sequences at D = 256", has the figures.
 int32_t section_heads(const ForwardConfig& config, const ForwardProblem& problem,
                       const DeviceProperties& device) {
   if (!config.pair) return static_cast<int32_t>(problem.batch * problem.num_heads);

@@ -14,8 +14,8 @@
 namespace tilefold::sm80 {
 
 // The running maximum may lag behind the true one by this much (log2): P stays below 2^8, far from
-// float16's 65504. PERF: on an H200 5 % (D = 64) to 10 % (D = 128), since most tiles then rescale
-// nothing.
+// float16's 65504. PERF: most tiles then rescale nothing; docs/devlog.md, "What the prototype
+// showed", has what that is worth.
 constexpr float kRescaleThreshold = 8.0f;
 
 // From this size of a scaled maximum on, the rounding of maximum * c would show in the common

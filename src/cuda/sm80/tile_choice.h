@@ -9,8 +9,8 @@ namespace tilefold::sm80 {
 
 // Whether tiles of 64 x 64, two of which share a multiprocessor, do better than those of 128 x 128:
 // where the mask's edges cut through so much of what the rows see that the keys which smaller
-// blocks leave out outweigh that K and V are read twice as often. PERF: on an H200 at D = 256,
-// causal, 10 % better at N = 512, 3 % at 1024, 1 % worse at 2048; without a mask 3 to 5 % worse.
+// blocks leave out outweigh that K and V are read twice as often. PERF: docs/devlog.md, "Short
+// causal sequences at D = 256", has what either tile reaches on an H200.
 constexpr bool small_tiles_suit(const layout::Mask& mask, int64_t seqlen_q) {
   constexpr int64_t kSamples = 8;
   constexpr int64_t kKeysPerEdge = 768;

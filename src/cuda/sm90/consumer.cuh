@@ -300,7 +300,7 @@ struct Consumer {
         const int i = layout::accumulator_of_a(step, r);
         packed[r] = ptx::cvt_pack<kDType>(rO[i], rO[i + 1]);
       }
-      const layout::RowColumn at = layout::stmatrix_address(thread, step);
+      const layout::Coord at = layout::stmatrix_address(thread, step);
       ptx::stmatrix_x4(sO + layout::swizzle128(at.row, at.column, kWarpgroupRows), packed);
       if ((step + 1) % kStepsOfPart == 0 && step + 1 < kDimV / 16) store(step / kStepsOfPart);
     }

@@ -28,10 +28,6 @@ inline void st_global_v4(void* address, const uint32_t (&value)[4], Site site = 
   device::store_global(address, value, 16, site);
 }
 
-inline void st_global_v2(void* address, const uint32_t (&value)[2], Site site = Site::current()) {
-  device::store_global(address, value, 8, site);
-}
-
 inline void st_global_f32(void* address, float value, Site site = Site::current()) {
   device::store_global(address, &value, 4, site);
 }

@@ -3,9 +3,9 @@
 
 namespace tilefold::ladder {
 
-std::span<const Step> steps() {
+std::span<const Rung> rungs() {
   static constexpr auto kNone = [](const Problem&) -> size_t { return 0; };
-  static const Step all[] = {
+  static const Rung all[] = {
       {"naive", "three kernels; S and P through global memory", &naive_workspace_bytes, &run_naive},
       {"flash1", "tiles and online softmax; K/V outside, Q inside, split-K",
        &flash1_workspace_bytes, &run_flash1},
