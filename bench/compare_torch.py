@@ -196,15 +196,17 @@ class Clock:
     """The SM clock in MHz, by NVML where Python has it, else by nvidia-smi."""
 
     def __init__(self):
+        # By name: CUDA may number the GPUs that it sees otherwise.
+        gpu = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
         try:
             import pynvml
 
             pynvml.nvmlInit()
-            handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+            handle = pynvml.nvmlDeviceGetHandleByUUID(gpu)
             self.read = lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
             self.read()
         except Exception:
-            query = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
+            query = ["nvidia-smi", "-i", gpu, "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
             self.read = lambda: int(subprocess.run(query, capture_output=True, text=True).stdout.split()[0])
 
 
