@@ -72,7 +72,7 @@ TEST(HopperChoiceTest, FastestMeasuredRowComesFirst) {
   EXPECT_EQ(best(problem(128, 1024, false)), "sm90_fp16_d128_m128n128_s2");
   EXPECT_EQ(best(problem(128, 4096, false)), "sm90_fp16_d128_m192n80_s3");
   EXPECT_EQ(best(problem(128, 512, true)), "sm90_fp16_d128_m192n64_s4_masked");
-  EXPECT_EQ(best(problem(128, 1024, true)), "sm90_fp16_d128_m128n128_s2_masked");
+  EXPECT_EQ(best(problem(128, 1024, true)), "sm90_fp16_d128_m192n80_s3_masked");
   EXPECT_EQ(best(problem(128, 8192, true)), "sm90_fp16_d128_m192n80_s3_masked");
   EXPECT_EQ(best(problem(128, 16384, true)), "sm90_fp16_d128_m192n80_s3_masked");
 }
