@@ -84,8 +84,8 @@ endfunction()
 #
 # Machine code for each of the architectures, all of it made from one intermediate code: that of compute capability LEAST,
 # whose instructions are all that the target's kernels use. It is compiled once instead of once for each architecture, which
-# is half of a build's time, and goes along, so that the driver can make the code of devices that come later. (Measured on an
-# H200: what is made of compute_80 is as fast as what is made of compute_90.)
+# is half of a build's time, and goes along, so that the driver can make the code of devices that come later. That it
+# costs no speed is measured: docs/devlog.md, "What the prototype showed".
 #
 # Where an architecture is named by more than its number (90a, 80-virtual), CMake's own flags stand.
 function(tilefold_one_intermediate_code target least)

@@ -2,8 +2,8 @@
 """Fails if a GPU kernel row, a rung of the ladder, or the Python package changed since its tests last ran on a GPU, or
 never ran there, and nobody says why.
 
-Recomputes the digests of all rows and rungs, and of the Python package (the entry "python"), from the sources and compares them with
-tests/gpu/record.json. What differs, is missing there, or failed a test then, must stand under "unverified" of the
+Recomputes the digests of all rows and rungs, and of the Python package (the entry "python"), from the sources and compares
+them with tests/gpu/record.json. What differs, is missing there, or failed a test then, must stand under "unverified" of the
 record with a reason; --mark writes one reason for all that need it. Needs no GPU.
 """
 

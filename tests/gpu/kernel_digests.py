@@ -1,8 +1,8 @@
 """Digests of the sources that decide what each GPU kernel row does, and of the Python package's.
 
 A row's digest covers what its family compiles for the GPU and what launches it: the header that makes a kernel of a row
-and all of the family's .cc and .cu files (the generic family: those of the row's own dtype), the encoding of tensor maps,
-everything that these include from src/ by `#include "..."`, and the row's own line of src/cuda/kernels.def. What only
+and all of the family's .cc and .cu files (the generic family: those of the row's own dtype), the encoding of tensor
+maps, everything that these include from src/ by `#include "..."`, and the row's own line of src/cuda/kernels.def. What only
 chooses among rows is left out, since the tests name the row they run. Comments and white space do not count, so neither
 a new comment nor reformatting makes a record stale.
 """

@@ -13,22 +13,17 @@ namespace tilefold::reference {
 enum class Op { kForward };
 
 // One row of the table dtype x op. All are multipliers of a quantity that each row of the result
-// carries; the element bound of O is
+// carries; the element bound of O is the sum of
 //
-//   output_units * u(dtype) * |v|max                                    O is rounded once to the
-//   output dtype
-// + probability_units * (u(dtype) + uf(dtype) * visible / l) * |v|max   P is rounded once: p in [0,
-// 1], relative to the
-//                                                                       largest, so relatively by
-//                                                                       u, and absolutely by uf
-//                                                                       where it is subnormal
-//                                                                       (float16)
-// + score_units * (4 + D/8) * 2^-24         * 2 * |s|max * |v|max     an error e of the logits
-// changes each p by a
-//                                                                       factor within exp(+-e),
-//                                                                       thus O by <= 2 e |v|max
-// + accumulate_units * (8 + visible * per_key) * 2^-24 * |v|max         float32 sums over keys;
-// per_key as below
+//   output_units * u(dtype) * |v|max
+//     O is rounded once to the output's dtype;
+//   probability_units * (u(dtype) + uf(dtype) * visible / l) * |v|max
+//     P is rounded once: p in [0, 1], relative to the largest, so relatively by u, and absolutely
+//     by uf where it is subnormal (float16);
+//   score_units * (4 + D / 8) * 2^-24 * 2 * |s|max * |v|max
+//     an error e of the logits changes each p by a factor within exp(+-e), thus O by <= 2 e |v|max;
+//   accumulate_units * (8 + visible * per_key) * 2^-24 * |v|max
+//     float32 sums over keys; per_key as below,
 //
 // where u is the unit roundoff, |v|max the largest visible |v|, |s|max the largest visible |scale|
 // sum_d |q_d k_d| (which bounds every rounding error of a dot product, cancellation or not), l the
@@ -46,11 +41,9 @@ struct Tolerance {
 
 // The table. Why these numbers:
 // - float32: P is not rounded; O's own rounding and the division cost 2 u. Sums run in at least 8
-// chains (SIMD lanes
-//   or CUDA threads), each addition within 2^-24: per_key 1/8.
+//   chains (SIMD lanes or CUDA threads), each addition within 2^-24: per_key 1/8.
 // - float16, bfloat16: output 1 u and P 1 u. Tensor cores add in groups of 16 keys and truncate
-// (2^-23 a step where
-//   round-to-nearest has 2^-24): 2 * visible / 16.
+//   (2^-23 a step where round-to-nearest has 2^-24): 2 * visible / 16.
 const Tolerance& tolerance(DType dtype, Op op = Op::kForward);
 
 struct Comparison {
