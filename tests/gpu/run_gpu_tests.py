@@ -125,32 +125,38 @@ def run_all(arguments):
     return rows, seconds, bad
 
 
+def sanitize_with(tool, name, test_filter, arguments):
+    """What one tool said."""
+    command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
+    command += [arguments.program, f"--gtest_filter={test_filter}"]
+    environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=arguments.sanitizer_timeout
+        )
+    except subprocess.TimeoutExpired:
+        return f"not finished in {arguments.sanitizer_timeout} s"
+    summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
+    passed = re.findall(r"\[  PASSED  \] (\d+) test", done.stdout)
+    clean = done.returncode == 0
+    if not clean:
+        print(done.stdout[-4000:], done.stderr[-1000:])
+    return f"{'clean' if clean else 'FAULTS'}: {summaries[-1] if summaries else 'no summary'}; " + (
+        f"{passed[-1] if passed else 0} tests passed ({test_filter})"
+    )
+
+
 def sanitize(arguments):
-    """{tool: what it said}; empty if compute-sanitizer is not installed."""
+    """{tool: what it said}, the tools side by side; empty if compute-sanitizer is not installed."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if arguments.no_sanitizer or not os.path.exists(tool):
         return {}
-    said = {}
-    for name, test_filter in SANITIZER_CASES.items():
-        command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
-        command += [arguments.program, f"--gtest_filter={test_filter}"]
-        environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, env=environment, timeout=arguments.sanitizer_timeout
-            )
-        except subprocess.TimeoutExpired:
-            said[name] = f"not finished in {arguments.sanitizer_timeout} s"
-            continue
-        summaries = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
-        passed = re.findall(r"\[  PASSED  \] (\d+) test", done.stdout)
-        clean = done.returncode == 0
-        said[name] = f"{'clean' if clean else 'FAULTS'}: {summaries[-1] if summaries else 'no summary'}; " + (
-            f"{passed[-1] if passed else 0} tests passed ({test_filter})"
-        )
-        if not clean:
-            print(done.stdout[-4000:], done.stderr[-1000:])
-    return said
+    with concurrent.futures.ThreadPoolExecutor(len(SANITIZER_CASES)) as pool:
+        said = {
+            name: pool.submit(sanitize_with, tool, name, test_filter, arguments)
+            for name, test_filter in SANITIZER_CASES.items()
+        }
+        return {name: result.result() for name, result in said.items()}
 
 
 def provenance(arguments):
