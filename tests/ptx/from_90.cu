@@ -38,6 +38,8 @@ __global__ void compile_tma(const __grid_constant__ TensorMap map, uint64_t* out
   prefetch_tensor_map(&map);
   use_tma<CacheUse::kAgain>(&map, shared, barrier, at);
   use_tma<CacheUse::kOnce>(&map, shared, barrier, at);
+  tma_load_5d<CacheUse::kOnce>(shared, &map, barrier, at, at, at, at, at);
+  tma_store_5d<CacheUse::kOnce>(&map, shared, at, at, at, at, at);
   fence_proxy_async();
   tma_store_commit();
   tma_store_wait_read<1>();
