@@ -17,8 +17,8 @@ if(wanted)
   target_sources(tilefold_sm90_rows PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/sm90/tile_counter.cu)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
   tilefold_gate_local_memory(tilefold_sm90_rows)
-# Tile orders for pictures and tests build a Divisor, which the host alone can; the kernels are handed theirs.
-target_compile_options(tilefold_sm90_rows PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20015>)
+  # Tile orders for pictures and tests build a Divisor, which the host alone can; the kernels are handed theirs.
+  target_compile_options(tilefold_sm90_rows PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20015>)
   if(TILEFOLD_BOUNDED_SPINS)
     target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)
   endif()
