@@ -33,8 +33,8 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_longest_first(int32_t index, int32
 // The first row of the first row tile: zero, or where later rows see more keys (`masks_right`)
 // less, so that the tile which is not full is the first, whose rows see the fewest keys, not the
 // last. Then its first warpgroups have no rows: the others begin at row 0, since TMA stores nothing
-// at negative coordinates. PERF: counted in blocks of 64 keys, causal, N = 1024, the 6 tiles of 192
-// rows visit 51 instead of 61.
+// at negative coordinates. Counted in blocks of 64 keys, causal, N = 1024, the 6 tiles of 192 rows
+// visit 51 instead of 61; docs/devlog.md, "Behind FlashAttention-3", has the speed.
 TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t block_m,
                                                       bool masks_right) {
   const int32_t beyond =
@@ -46,7 +46,7 @@ TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t 
 // Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
 // on an H200 32 is best or tied from N = 1024 on; heads of short sequences may be more, up to some
 // 16 MB (2 to 3 % at N = 512), beyond which they push each other out of L2; fewer end on uneven
-// tails.
+// tails (docs/devlog.md, "sm90: the Hopper kernel").
 TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads,
                                                          int64_t kv_bytes_per_head = 1 << 20) {
   constexpr int64_t kSectionBytes = 16 << 20;
