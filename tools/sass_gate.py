@@ -10,7 +10,10 @@ Takes cubins, or kernels' sources, which it compiles first:
     tools/sass_gate.py build/kernels/sm90_fp16_d128_*.cu
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -27,6 +30,8 @@ CLASSES = {
 HGMMA_SHARED, HGMMA_REGISTERS = 0x9F0, 0xDF0  # low twelve bits: A from shared memory, from registers
 ALWAYS = 7  # predicate of an unconditional instruction
 MAX_WARPGROUP = 4
+# Descriptors of head dims beyond 128 are more than there are uniform registers.
+MAX_R2UR, MAX_R2UR_WIDE = 0, 16
 
 
 def sections(image):
@@ -73,7 +78,7 @@ def compiled(path, nvcc, includes):
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "kernel.cubin"
         search = [f"-I{i}" for i in [ROOT / "src", ROOT / "include", *includes]]
-        subprocess.run([nvcc, "-std=c++20", "-O3", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
+        subprocess.run([nvcc, "-std=c++20", "-O3", "--diag-suppress=20015", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
                         cubin, path], check=True)
         return cubin.read_bytes()
 
@@ -89,7 +94,9 @@ def loops_of(image):
             yield name.removeprefix(".text."), {c: body.count(c) for c in CLASSES.values()}, len(body)
 
 
-def faults_of(count, max_r2ur):
+def faults_of(kernel, count):
+    head_dim = re.search(r"_d(\d+)", kernel)
+    max_r2ur = MAX_R2UR if head_dim and int(head_dim.group(1)) <= 128 else MAX_R2UR_WIDE
     faults = []
     if count["LDL"] + count["STL"] > 0:
         faults.append("spills")
@@ -105,16 +112,16 @@ def main():
     parser.add_argument("kernels", nargs="+", help="cubins or .cu files")
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--include", action="append", default=[], help="a further include directory")
-    parser.add_argument("--max-r2ur", type=int, default=16,
-                        help="R2UR allowed in a consumer loop (16): head dims beyond 128 need more descriptors than there "
-                             "are uniform registers")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="sources compiled at a time (2)")
     arguments = parser.parse_args()
     failed = False
-    for path in arguments.kernels:
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        images = list(pool.map(lambda path: compiled(path, arguments.nvcc, arguments.include), arguments.kernels))
+    for path, image in zip(arguments.kernels, images):
         found = False
-        for kernel, count, length in loops_of(compiled(path, arguments.nvcc, arguments.include)):
+        for kernel, count, length in loops_of(image):
             found = True
-            faults = faults_of(count, arguments.max_r2ur)
+            faults = faults_of(kernel, count)
             failed = failed or bool(faults)
             shown = " ".join(f"{c} {count[c]}" for c in CLASSES.values())
             print(f"{kernel}: loop of {length}: {shown}{': ' + ', '.join(faults) if faults else ''}")

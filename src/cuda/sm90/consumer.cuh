@@ -121,8 +121,8 @@ struct Consumer {
     }
   }
 
-  // Turns at the tensor cores: a warpgroup has one for each block of a tile but the last key block,
-  // with which the tile begins.
+  // Turns at the tensor cores, FlashAttention-3's ping-pong scheduling: a warpgroup has one for
+  // each block of a tile but the last key block, with which the tile begins.
   __device__ __forceinline__ void take_turn() {
     if (takes_turns<kConfig>(params)) {
       ptx::barrier_sync(turn_barrier<kConfig>(warpgroup), 2 * kWarpgroupThreads);
@@ -158,7 +158,7 @@ struct Consumer {
   }
 
   // One step: S of `n_block` on the tensor cores, then O of the block before, then the softmax of
-  // `n_block` while O is computed.
+  // `n_block` while O is computed. (FlashAttention-3's intra-warpgroup pipelining, two stages.)
   template <MaskSides kSides>
   __device__ __forceinline__ void step(int32_t n_block) {
     wait_k();

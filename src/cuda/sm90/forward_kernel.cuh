@@ -1,7 +1,8 @@
 // The Hopper forward kernel: a TMA producer warpgroup and two to four wgmma consumer warpgroups in
-// a persistent CTA. FlashAttention-2's Algorithm 1 with FlashAttention-3's overlap: the scores of
-// the next block are computed while the softmax of the current one runs. docs/hopper.md tells the
-// story with its timeline.
+// a persistent CTA (FlashAttention-3's warp specialisation). FlashAttention-2's Algorithm 1 with
+// FlashAttention-3's two overlaps: within a warpgroup the products of one block run beside the
+// softmax of the next, and warpgroups take turns at the tensor cores (its ping-pong).
+// docs/hopper.md tells the story with its timeline.
 #pragma once
 
 #include <cstdint>
