@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include "layout/block_range.h"
 #include "layout/hopper_schedule.h"
@@ -51,6 +52,16 @@ double tile_speed(const ForwardConfig& c) {
     }
   }
   return kUnmeasuredTflops;
+}
+
+// Whether kernels.def has a narrower tile than the row's that takes the problem's head dims. (A
+// build that leaves head dims out may lack it: then wide rows tie, and the first of them is
+// chosen.)
+bool has_tighter_tile(const ForwardConfig& config, const ForwardProblem& problem) {
+  return std::any_of(std::begin(kSpeeds), std::end(kSpeeds), [&](const Speed& s) {
+    return s.head_dim >= problem.head_dim && s.dim_v >= problem.head_dim_v &&
+           s.head_dim + s.dim_v < config.head_dim + config.dim_v();
+  });
 }
 
 layout::Mask mask_of(const ForwardProblem& problem) {
@@ -108,11 +119,11 @@ double packed_efficiency(const ForwardConfig& config, const ForwardProblem& prob
 double expected_efficiency(const ForwardConfig& config, const ForwardProblem& problem,
                            const DeviceProperties& device) {
   if (problem.writes_nothing() || device.num_multiprocessors == 0) return 0.0;
-  // A tile far wider than the problem is not worth a closer look: a tighter one is in the table.
+  // A tile far wider than the problem is not worth a closer look where a tighter one takes it too.
   constexpr double kWide = 0.7;
   const double useful_dims = static_cast<double>(problem.head_dim + problem.head_dim_v) /
                              (config.head_dim + config.dim_v());
-  if (useful_dims < kWide) return 0.0;
+  if (useful_dims < kWide && has_tighter_tile(config, problem)) return 0.0;
   if (config.pack_heads) {
     return std::clamp(useful_dims * packed_efficiency(config, problem, device), 0.0, 1.0);
   }
