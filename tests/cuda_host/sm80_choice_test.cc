@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "core/kernel.h"
 #include "cuda/sm80/combine.h"
 #include "cuda/sm80/compiled_row.h"
+#include "made_up.h"
 
 namespace tilefold {
 
@@ -27,65 +27,15 @@ cudaError_t launch_combine(DType, const ForwardParams&, cudaStream_t) { return c
 
 namespace {
 
-struct Gpu {
-  int32_t compute_capability;
-  int32_t shared_kib;  // that a CTA may have
-  int32_t num_multiprocessors;
-};
-constexpr Gpu k75 = {75, 64, 68};
-constexpr Gpu k80 = {80, 163, 108};
-constexpr Gpu k86 = {86, 99, 84};
-constexpr Gpu k87 = {87, 163, 16};
-constexpr Gpu k89 = {89, 99, 142};
-constexpr Gpu k90 = {90, 227, 132};
-constexpr Gpu k100 = {100, 227, 148};
-constexpr Gpu k120 = {120, 99, 170};
-constexpr Gpu k121 = {121, 99, 48};
 constexpr Gpu kAll[] = {k80, k86, k87, k89, k90, k100, k120, k121};
 
-DeviceProperties device_of(const Gpu& gpu) {
-  DeviceProperties p;
-  p.type = DeviceType::kCuda;
-  p.compute_capability = gpu.compute_capability;
-  p.num_multiprocessors = gpu.num_multiprocessors;
-  p.shared_memory_bytes = int64_t{1024} * gpu.shared_kib;
-  p.usable = true;
-  return p;
-}
-
-// Contiguous [2, 16, n, d], on addresses that are multiples of 256.
-ForwardProblem problem_of(int64_t head_dim, int64_t n = 1024, bool causal = false) {
-  ForwardProblem p;
-  p.dtype = DType::kFloat16;
-  p.device_type = DeviceType::kCuda;
-  p.batch = 2;
-  p.num_heads = p.num_heads_kv = 16;
-  p.seqlen_q = p.seqlen_k = n;
-  p.head_dim = p.head_dim_v = head_dim;
-  alignas(256) static char memory[256];
-  p.q = p.k = p.v = p.o = memory;
-  p.q_strides = p.k_strides = p.v_strides =
-      p.o_strides = {16 * n * head_dim, n * head_dim, head_dim, 1};
-  p.scale = 0.1f;
-  p.diagonal_left = -n;
-  p.diagonal_right = causal ? 0 : n;
-  return p;
-}
-
+// An sm80 row says nothing to what it takes.
 const KernelRow* best_row(const ForwardProblem& problem, const Gpu& gpu) {
-  const DeviceProperties device = device_of(gpu);
-  const KernelRow* best = nullptr;
-  int highest = 0;
   for (const KernelRow& row : sm80_kernels()) {
-    Reason reason;
-    const int wanted = row.preference(row, problem, device, &reason);
-    EXPECT_EQ(wanted == 0, reason.text[0] != '\0') << row.name;
-    if (wanted > highest) {
-      highest = wanted;
-      best = &row;
-    }
+    const Answer answer = answer_of(row, problem, gpu);
+    EXPECT_EQ(answer.wanted == 0, !answer.text.empty()) << row.name;
   }
-  return best;
+  return best_of(sm80_kernels(), problem, gpu);
 }
 
 // "d64_m128n64_s2" of "sm80_fp16_d64_m128n64_s2"; "none" if no row takes it.
@@ -95,13 +45,7 @@ std::string chosen(const ForwardProblem& problem, const Gpu& gpu) {
 }
 
 std::string reason_of(const char* name, const ForwardProblem& problem, const Gpu& gpu) {
-  for (const KernelRow& row : sm80_kernels()) {
-    if (std::string(row.name) != name) continue;
-    Reason reason;
-    EXPECT_EQ(0, row.preference(row, problem, device_of(gpu), &reason));
-    return reason.text;
-  }
-  return "there is no such row";
+  return reason_of(sm80_kernels(), name, problem, gpu);
 }
 
 TEST(Sm80ChoiceTest, TilesByTheSharedMemoryOfTheGpu) {
