@@ -185,7 +185,8 @@ const char* targets_in_use() {
     std::string names = general_target().name;
     ForwardProblem problem;
     problem.dtype = DType::kBFloat16;
-    const ForwardTarget& half = target_for(start_plan(problem));
+    const ForwardPlan plan = start_plan(problem);
+    const ForwardTarget& half = target_for(plan);
     if (&half != &general_target()) names += std::string(", ") + half.name + " for 16-bit inputs";
     return names;
   }();
