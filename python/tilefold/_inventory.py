@@ -18,15 +18,17 @@ class Device:
     type: str
     """``"cpu"`` or ``"cuda"``."""
     index: int
+    """Its number among those of its type."""
     name: str
+    """As the driver calls it; for the CPU, as the system does."""
     compute_capability: Tuple[int, int]
     """``(9, 0)`` for Hopper; ``(0, 0)`` for the CPU."""
     num_multiprocessors: int
     """Streaming multiprocessors; for the CPU, hardware threads."""
     shared_memory_bytes: int
-    """Most shared memory of one thread block; 0 for the CPU."""
+    """Most shared memory of one thread block, bytes; 0 for the CPU."""
     l2_bytes: int
-    """Last-level cache; 0 if unknown."""
+    """Last-level cache, bytes; 0 if unknown."""
     usable: bool
     """Whether this build can run on it."""
     note: str
@@ -42,6 +44,7 @@ class Kernel:
     backend: str
     """``"cpu"``, ``"sm80"``, ``"sm90"`` or ``"generic"``."""
     dtypes: Tuple[str, ...]
+    """Of ``"float32"``, ``"float16"``, ``"bfloat16"``: those that it takes."""
     head_dim: int
     """Largest D of its tile."""
     head_dim_v: int
@@ -55,7 +58,7 @@ class Kernel:
     num_threads: int
     """Threads of a CTA."""
     shared_memory_bytes: int
-    """Shared memory of a CTA."""
+    """Shared memory of a CTA, bytes."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,27 @@ class Explanation:
 
 
 def devices() -> List[Device]:
-    """The CPU, then the CUDA devices that the driver shows."""
+    """The devices that arrays may lie on.
+
+    Returns:
+        The CPU, then the CUDA devices that the driver shows (none in a build without CUDA), those
+        that are of no use here too, with the reason in ``note``.
+
+    Raises:
+        RuntimeError: The driver refused to describe a device.
+    """
     return [Device(**fields) for fields in _core.devices()]
 
 
 def kernels() -> List[Kernel]:
-    """The kernels of this build, in the order that dispatch prefers them."""
+    """The kernels of this build.
+
+    Returns:
+        A :class:`Kernel` each, in the table's order, whether or not a device here can run it.
+
+    Raises:
+        RuntimeError: The library could not describe one.
+    """
     found = []
     for fields in _core.kernels():
         dtypes = tuple(name.strip() for name in fields.pop("dtypes").split(","))
@@ -104,11 +122,16 @@ def explain(
 ) -> Explanation:
     """Which kernel :func:`tilefold.attention` would run for the same arguments; runs nothing.
 
-    Args: as those of :func:`tilefold.attention`. It has no ``out`` and no ``stream``: it takes the
-        output to be one that the call would make.
+    Args: as those of :func:`tilefold.attention`, of the same shapes. It has no ``out`` and no
+        ``stream``: it takes the output to be one that the call would make.
+
+    Returns:
+        An :class:`Explanation`.
 
     Raises: as :func:`tilefold.attention` for unsound arguments. A call that no kernel serves is no
     error here: ``kernel`` is None then.
+
+    Source: the reasons are the library's own, those of ``tilefold_explain()``.
     """
     text = _core.explain(
         q,

@@ -112,7 +112,22 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """As :func:`flash_attn_func`, with q, k and v packed: qkv is ``[B, N, 3, H, D]``. No copies."""
+    """As :func:`flash_attn_func`, with q, k and v packed in one tensor, which is not copied.
+
+    Args:
+        qkv: ``[B, N, 3, H, D]``: q, k and v along the third axis, of one number of heads.
+        dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
+            return_attn_probs: as those of :func:`flash_attn_func`.
+
+    Returns:
+        ``[B, N, H, D]``.
+
+    Raises:
+        ValueError: qkv has another shape.
+        NotImplementedError, TypeError, RuntimeError: as :func:`flash_attn_func`.
+
+    Source: as :func:`flash_attn_func`.
+    """
     q, k, v = _unpacked("qkv", qkv, 3, "[B, N, 3, H, D]")
     rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
     return flash_attn_func(q, k, v, *rest, return_attn_probs)
@@ -130,7 +145,23 @@ def flash_attn_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """As :func:`flash_attn_func`, with k and v packed: kv is ``[B, Nk, 2, Hkv, D]``. No copies."""
+    """As :func:`flash_attn_func`, with k and v packed in one tensor, which is not copied.
+
+    Args:
+        q: ``[B, Nq, Hq, D]``.
+        kv: ``[B, Nk, 2, Hkv, D]``: k and v along the third axis; Hq a multiple of Hkv.
+        dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
+            return_attn_probs: as those of :func:`flash_attn_func`.
+
+    Returns:
+        ``[B, Nq, Hq, D]``.
+
+    Raises:
+        ValueError: kv has another shape.
+        NotImplementedError, TypeError, RuntimeError: as :func:`flash_attn_func`.
+
+    Source: as :func:`flash_attn_func`.
+    """
     k, v = _unpacked("kv", kv, 2, "[B, Nk, 2, Hkv, D]")
     rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
     return flash_attn_func(q, k, v, *rest, return_attn_probs)

@@ -81,8 +81,9 @@ def attention(
     """Attention, forward, on JAX arrays; usable under ``jax.jit`` and ``jax.vmap``.
 
     Arguments, shapes and result are those of :func:`tilefold.attention`; the options are static
-    (they are compiled in). JAX arrays have no strides, so ``layout`` alone tells the order of the
-    axes. Works on the CPU, and on CUDA devices where the package was built with CUDA.
+    (they are compiled in), and there is no ``out`` and no ``stream``, which are XLA's. JAX arrays
+    have no strides, so ``layout`` alone tells the order of the axes. Works on the CPU, and on CUDA
+    devices where the package was built with CUDA.
 
     Raises:
         ValueError: An option or a shape is wrong; also JAX's own, for a gradient: there is no

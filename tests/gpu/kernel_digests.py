@@ -7,6 +7,7 @@ chooses among rows is left out, since the tests name the row they run. Comments 
 a new comment nor reformatting makes a record stale.
 """
 
+import ast
 import hashlib
 import json
 import pathlib
@@ -110,20 +111,26 @@ def row_digests(root=ROOT):
 PYTHON_PROGRAMS = ("bench.py", "draw.py")
 
 
-def python_digest():
-    """Digest of what a call from Python goes through. Empty lines and lines of comment do not count."""
+def without_docstrings(text):
+    """The lines of a Python source that are no part of a docstring (of a field's, too), empty, or comment alone."""
+    left_out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            left_out.update(range(node.lineno, node.end_lineno + 1))
+    lines = (line.strip() for number, line in enumerate(text.splitlines(), 1) if number not in left_out)
+    return "\n".join(line for line in lines if line and not line.startswith("#"))
+
+
+def python_digest(root=ROOT):
+    """Digest of what a call from Python goes through. Docstrings, empty lines and lines of comment do not count."""
     digest = hashlib.sha256()
-    folder = ROOT / "python"
+    folder = pathlib.Path(root) / "python"
     files = [folder / "CMakeLists.txt", *folder.glob("src/*.cc"), *folder.glob("src/*.h")]
     files += [path for path in folder.glob("tilefold/*.py") if path.name not in PYTHON_PROGRAMS]
     for file in sorted(files):
         text = file.read_text(encoding="utf-8")
-        if file.suffix in (".cc", ".h"):
-            kept = normalised(text)
-        else:
-            lines = (line.strip() for line in text.splitlines())
-            kept = "\n".join(line for line in lines if line and not line.startswith("#"))
-        digest.update(str(file.relative_to(ROOT)).encode() + b"\0" + kept.encode() + b"\0")
+        kept = {".py": without_docstrings, ".cc": normalised, ".h": normalised}.get(file.suffix, str)(text)
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + kept.encode() + b"\0")
     return digest.hexdigest()
 
 

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from kernel_digests import ROOT, row_digests  # noqa: E402
+from kernel_digests import ROOT, python_digest, row_digests, without_docstrings  # noqa: E402
 
 
 class KernelDigestsTest(unittest.TestCase):
@@ -88,6 +88,26 @@ class KernelDigestsTest(unittest.TestCase):
         self.assertEqual(set(), self.stale_after("sm90/forward_cost.cc", "namespace tilefold", "namespace  another"))
         self.assertEqual(set(), self.stale_after("sm80/load.cuh", "namespace", "// a comment\n\nnamespace"))
         self.assertEqual(set(), self.stale_after("kernels.def", "// The compiled", "// All the compiled"))
+
+    def test_of_the_python_package_code_counts_and_docstrings_do_not(self):
+        code = 'def f(a):\n    """What it does."""\n    return "a string"  # why\n'
+        self.assertEqual(without_docstrings(code), without_docstrings(code.replace("What it does.", "Else.\n\n    More.")))
+        self.assertEqual(without_docstrings(code), without_docstrings("# a comment\n\n" + code))
+        self.assertNotEqual(without_docstrings(code), without_docstrings(code.replace("a string", "another")))
+        shutil.copytree(ROOT / "python", self.root / "python", ignore=shutil.ignore_patterns("__pycache__", "tests"))
+        before = python_digest(self.root)
+        self.assertEqual(before, python_digest())
+        for name, old, new in (
+            ("tilefold/_attention.py", "run: Any = _core.forward", "run: Any = None"),
+            ("src/forward.cc", "kWorkspaceAlignment = 256", "kWorkspaceAlignment = 16"),
+        ):
+            file = self.root / "python" / name
+            text = file.read_text(encoding="utf-8")
+            self.assertIn(old, text, f"{name} has changed; this test must follow")
+            file.write_text(text.replace(old, new, 1), encoding="utf-8")
+            self.assertNotEqual(before, python_digest(self.root), name)
+            file.write_text(text, encoding="utf-8")
+        self.assertEqual(before, python_digest(self.root))
 
 
 if __name__ == "__main__":
