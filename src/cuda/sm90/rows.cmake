@@ -16,14 +16,13 @@ if(wanted)
   tilefold_add_kernel_rows(tilefold_sm90_rows SM90 cuda/sm90/instantiate.cuh 90a-real)
   target_sources(tilefold_sm90_rows PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/sm90/tile_counter.cu)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
-  if(NOT TILEFOLD_BOUNDED_SPINS)  # whose counters spill
+  if(TILEFOLD_BOUNDED_SPINS) # their counters spill
+    target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)
+  else()
     tilefold_gate_local_memory(tilefold_sm90_rows)
   endif()
   # Tile orders for pictures and tests build a Divisor, which the host alone can; the kernels are handed theirs.
   target_compile_options(tilefold_sm90_rows PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20015>)
-  if(TILEFOLD_BOUNDED_SPINS)
-    target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)
-  endif()
   list(APPEND tilefold_cuda_object_libraries tilefold_sm90_rows)
 else()
   add_library(tilefold_sm90 OBJECT sm90/no_rows.cc)
