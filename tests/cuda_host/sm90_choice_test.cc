@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/sm90/tile_counter.h"
 #include "made_up.h"
 
 namespace tilefold::sm90 {
@@ -21,7 +20,6 @@ namespace tilefold::sm90 {
 #include "cuda/kernels.def"
 #undef TILEFOLD_SM90_ROW
 #undef TILEFOLD_SM80_ROW
-const void* reset_tile_counter_kernel() { return nullptr; }
 
 namespace {
 

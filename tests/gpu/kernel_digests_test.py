@@ -42,7 +42,7 @@ class KernelDigestsTest(unittest.TestCase):
         )
         self.assertEqual(
             self.rows("sm90_"),
-            self.stale_after("sm90/tile_counter.cu", "(counter, 0)", "(counter, 1)"),
+            self.stale_after("sm90/tile_counter.cuh", "&counter->count, 0", "&counter->count, 1"),
         )
 
     def test_parameters_and_launches_count(self):

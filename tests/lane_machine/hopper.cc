@@ -557,5 +557,12 @@ uint32_t atomic_add(uint32_t* address, uint32_t value, const Site& site) {
   return before;
 }
 
+void wait_forever(const Site& site) {
+  Machine& machine = *g_machine;
+  machine.hazard(HazardKind::kDeadlock, machine.lane(), machine.intern(site),
+                 "waits for a value in global memory that nobody will write");
+  machine.stop();
+}
+
 }  // namespace device
 }  // namespace tilefold::lane_machine

@@ -10,7 +10,8 @@
 namespace tilefold::lane_machine {
 
 inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
-                                       const ForwardProblem& problem, uint32_t* tile_counter) {
+                                       const ForwardProblem& problem,
+                                       sm90::TileCounter* tile_counter) {
   constexpr float kLog2e = 1.4426950408889634f;
   sm90::ForwardParams params{};
   params.heads_per_group = static_cast<int32_t>(problem.heads_per_group());
@@ -39,6 +40,7 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
   params.lse = problem.lse;
   params.lse_strides = problem.lse_strides;
   params.tile_counter = tile_counter;
+  params.ticket = 0x5469636b6574ed32;
   params.q = problem.q;
   params.k = problem.k;
   params.v = problem.v;
@@ -73,7 +75,7 @@ template <class Row>
 ForwardOutcome run_sm90(ForwardSetup& setup, const ForwardRun& how, const char* name) {
   constexpr sm90::ForwardConfig kConfig = Row::kConfig;
   setup.poison_outputs();
-  alignas(16) uint32_t tile_counter = 0;
+  sm90::TileCounter tile_counter = {0xdeadbeefdeadbeef, 0xdeadbeef};  // nobody has prepared it
   GlobalMemory memory = setup.memory;
   memory.add("tile counter", &tile_counter, sizeof tile_counter, true);
   const sm90::ForwardParams params = sm90_params(kConfig, setup.problem, &tile_counter);

@@ -16,9 +16,13 @@
 
 namespace tilefold::ptx {
 
-__global__ void compile_atomic(uint32_t* out) {
+__global__ void compile_atomic(uint32_t* out, uint64_t* state) {
   out[1] = atomic_add_relaxed(out, 1);
   atomic_store_relaxed(out + 2, 1);
+  atomic_store_relaxed(state, 1);
+  atomic_store_release(state, atomic_load_acquire(state));
+  atomic_compare_and_swap_relaxed(state, 2, 3);
+  atomic_wait_acquire(state, 4);
 }
 
 __global__ void compile_barrier(uint32_t* out) {

@@ -1,17 +1,11 @@
 // Every wrapper of src/cuda/ptx that needs compute capability 9.0, once: compiled for each
 // architecture of the build that has it, never run.
-#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warpgroup.cuh"
 
 namespace tilefold::ptx {
-
-__global__ void compile_grid_dependency() {
-  launch_dependent_grids();
-  wait_for_prior_grids();
-}
 
 __global__ void compile_mbarrier(uint32_t* out, uint32_t barrier, uint32_t parity) {
   mbarrier_init(barrier, 1);

@@ -19,4 +19,37 @@ __device__ __forceinline__ void atomic_store_relaxed(uint32_t* address, uint32_t
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ void atomic_store_relaxed(uint64_t* address, uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
+// Releases what this thread wrote before to whoever acquires the value.
+__device__ __forceinline__ void atomic_store_release(uint64_t* address, uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ uint64_t atomic_load_acquire(const uint64_t* address) {
+  uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
+// Writes `desired` where there is `expected`; returns what was there.
+__device__ __forceinline__ uint64_t atomic_compare_and_swap_relaxed(uint64_t* address,
+                                                                    uint64_t expected,
+                                                                    uint64_t desired) {
+  uint64_t before;
+  asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(address), "l"(expected), "l"(desired)
+               : "memory");
+  return before;
+}
+
+// Waits until there is `value`, and acquires it.
+__device__ __forceinline__ void atomic_wait_acquire(const uint64_t* address, uint64_t value) {
+  while (atomic_load_acquire(address) != value) {
+  }
+}
+
 }  // namespace tilefold::ptx

@@ -379,12 +379,10 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
 
     index += static_cast<int32_t>(gridDim.x);
     if constexpr (kConfig.counts_tiles()) {
-      const int32_t slot = tile_slot(use);
-      ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
-      const auto next = static_cast<int>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));
+      const int32_t next = await_tile<kConfig>(smem, use);
       index = ptx::shfl_idx(next, 0);  // uniform: what follows from it needs no vector registers
       ptx::sync_warp();                // all lanes have read the slot before one gives it back
-      release(smem + kConfig.empty_tile(slot), lane);
+      release(smem + kConfig.empty_tile(tile_slot(use)), lane);
     }
   }
   // Shared memory stays until the last O has been read from it.

@@ -30,7 +30,12 @@ __device__ __forceinline__ void forward(const ForwardParams& params) {
   const int warpgroup = ptx::shfl_idx(static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
   if (warpgroup == kConfig.warpgroups) {
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
-    if (threadIdx.x % kWarpgroupThreads < 32 && ptx::elect_one()) produce<kConfig>(params, smem);
+    const int warp = ptx::shfl_idx(static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);
+    if (warp == 0) {
+      if (ptx::elect_one()) produce<kConfig>(params, smem);
+    } else if (kConfig.counts_tiles() && warp == 1) {
+      if (ptx::elect_one()) count_first_tile<kConfig>(params, smem);
+    }
   } else {
     ptx::setmaxnreg_inc<kConfig.consumer_registers()>();
     consume<kConfig>(params, smem, warpgroup);

@@ -11,6 +11,13 @@
 
 namespace tilefold::sm90 {
 
+// What CTAs count tiles with (tile_counter.cuh), in the workspace.
+struct TileCounter {
+  uint64_t state;
+  uint32_t count;  // of the tiles handed out beyond the first of each CTA
+};
+inline constexpr uint64_t kTileCounterClosed = 0;
+
 struct ForwardParams {
   TensorMap map_q;  // boxes of 64 rows; where heads are packed, of 64 / rows_of_head heads
   TensorMap map_k;  // boxes of block_n rows
@@ -39,9 +46,8 @@ struct ForwardParams {
 
   float* lse;  // null: not wanted
   Strides lse_strides;
-  // masked: tiles handed out beyond the first of each CTA, starts at 0; null: there are none
-  // beyond.
-  uint32_t* tile_counter;
+  TileCounter* tile_counter;  // masked; null: no CTA has more than one tile
+  uint64_t ticket;            // the launch's: even, neither 0 nor any other launch's
 
   // For the rows that have to be computed again one by one (repair.cuh).
   const void* q;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/shared.cuh"
 #include "cuda/sm90/forward_config.h"
 #include "cuda/sm90/forward_params.h"
 #include "layout/block_range.h"
@@ -147,5 +148,12 @@ __device__ __forceinline__ void release(uint32_t barrier, int lane) {
 // The ring of tiles of a dynamic schedule: use n of the ring carries the tile after the n-th.
 __device__ __forceinline__ int32_t tile_slot(int32_t use) { return use % kTileRingSlots; }
 __device__ __forceinline__ uint32_t tile_parity(int32_t use) { return use / kTileRingSlots & 1; }
+
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t await_tile(uint32_t smem, int32_t use) {
+  const int32_t slot = tile_slot(use);
+  ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
+  return static_cast<int32_t>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));
+}
 
 }  // namespace tilefold::sm90

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 
-#include "cuda/ptx/atomic.cuh"
-#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/sm90/forward_config.h"
 #include "cuda/sm90/forward_params.h"
 #include "cuda/sm90/pipeline.cuh"
+#include "cuda/sm90/tile_counter.cuh"
 #include "layout/hopper.h"
 
 namespace tilefold::sm90 {
@@ -70,6 +69,26 @@ struct Producer {
   }
 };
 
+// Use `use` of the ring of tiles.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void hand_out_tile(uint32_t smem, int32_t use, int32_t index) {
+  const int32_t slot = tile_slot(use);
+  ptx::mbarrier_wait(smem + kConfig.empty_tile(slot), tile_parity(use) ^ 1);
+  ptx::st_shared_u32(smem + kConfig.tile_ring(slot), static_cast<uint32_t>(index));
+  ptx::mbarrier_arrive(smem + kConfig.full_tile(slot));
+}
+
+// One thread, not the one that loads: to open the counter takes microseconds.
+template <ForwardConfig kConfig>
+__device__ __forceinline__ void count_first_tile(const ForwardParams& params, uint32_t smem) {
+  int32_t index = params.num_tiles;
+  if (params.tile_counter != nullptr) {
+    open_tile_counter(params.tile_counter, params.ticket);
+    index = count_tile(params.tile_counter, static_cast<int32_t>(gridDim.x), params.num_tiles);
+  }
+  hand_out_tile<kConfig>(smem, 0, index);
+}
+
 // One thread. K runs one block ahead of V, and from the last block to the first: the ragged block
 // comes first, where the loop has not begun.
 template <ForwardConfig kConfig>
@@ -89,11 +108,8 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
 
     if constexpr (!kConfig.counts_tiles()) {
       index += static_cast<int32_t>(gridDim.x);
-    } else if (params.tile_counter == nullptr) {
-      index = params.num_tiles;
-    } else {
-      if (use == 0) ptx::wait_for_prior_grids();  // tile_counter.cu has set the counter to 0
-      index = static_cast<int32_t>(gridDim.x + ptx::atomic_add_relaxed(params.tile_counter, 1));
+    } else if (use > 0) {
+      index = count_tile(params.tile_counter, static_cast<int32_t>(gridDim.x), params.num_tiles);
     }
     const auto load_q = [&] {
       const int stage = q_position.stage;
@@ -123,10 +139,11 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
       if (n_block == q_block) load_q();
     }
     if constexpr (kConfig.counts_tiles()) {
-      const int32_t slot = tile_slot(use);
-      ptx::mbarrier_wait(smem + kConfig.empty_tile(slot), tile_parity(use) ^ 1);
-      ptx::st_shared_u32(smem + kConfig.tile_ring(slot), static_cast<uint32_t>(index));
-      ptx::mbarrier_arrive(smem + kConfig.full_tile(slot));
+      if (use == 0) {
+        index = await_tile<kConfig>(smem, 0);  // counted by count_first_tile()
+      } else {
+        hand_out_tile<kConfig>(smem, use, index);
+      }
     }
   }
 }

@@ -14,7 +14,6 @@ if(wanted)
   list(JOIN TILEFOLD_HEAD_DIMS "," head_dims)
   target_compile_definitions(tilefold_sm90 PRIVATE "TILEFOLD_COMPILED_HEAD_DIMS=${head_dims}")
   tilefold_add_kernel_rows(tilefold_sm90_rows SM90 cuda/sm90/instantiate.cuh 90a-real)
-  target_sources(tilefold_sm90_rows PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/sm90/tile_counter.cu)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
   if(TILEFOLD_BOUNDED_SPINS) # their counters spill
     target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)

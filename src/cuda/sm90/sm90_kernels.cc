@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -15,7 +16,6 @@
 #include "cuda/sm90/forward_config.h"
 #include "cuda/sm90/forward_cost.h"
 #include "cuda/sm90/forward_params.h"
-#include "cuda/sm90/tile_counter.h"
 #include "cuda/tensor_map.h"
 #include "layout/hopper_schedule.h"
 
@@ -181,7 +181,7 @@ bool counts_tiles(const ForwardConfig& config, const ForwardProblem& problem,
 
 size_t workspace_bytes(const KernelRow& row, const ForwardProblem& problem,
                        const DeviceProperties& device) {
-  return counts_tiles(row_of(row).config, problem, device) ? sizeof(uint32_t) : 0;
+  return counts_tiles(row_of(row).config, problem, device) ? sizeof(TileCounter) : 0;
 }
 
 // Once per row and device; may be repeated.
@@ -194,8 +194,21 @@ cudaError_t prepare(const Row& row, int32_t device) {
   return error;
 }
 
+// The next number of splitmix64, whose 2^64 numbers all differ; it starts where clock and address
+// space happen to be.
+uint64_t draw_ticket() {
+  static std::atomic<uint64_t> state{
+      static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
+      reinterpret_cast<uintptr_t>(&row_of) << 20};
+  uint64_t x = state.fetch_add(0x9e3779b97f4a7c15u, std::memory_order_relaxed);
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return (x | 2) & ~uint64_t{1};  // even and not kTileCounterClosed
+}
+
 ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& problem,
-                        uint32_t* tile_counter) {
+                        TileCounter* tile_counter) {
   ForwardParams p{};
   p.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   p.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
@@ -223,6 +236,7 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.lse = problem.lse;
   p.lse_strides = problem.lse_strides;
   p.tile_counter = tile_counter;
+  if (tile_counter != nullptr) p.ticket = draw_ticket();
   p.q = problem.q;
   p.k = problem.k;
   p.v = problem.v;
@@ -233,15 +247,6 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   if (config.pack_heads) p.packed = packed_rows(problem);
   return p;
-}
-
-cudaError_t reset_tile_counter(uint32_t* counter, cudaStream_t stream) {
-  cudaLaunchConfig_t launch_config{};
-  launch_config.gridDim = dim3(1);
-  launch_config.blockDim = dim3(1);
-  launch_config.stream = stream;
-  void* arguments[] = {&counter};
-  return cudaLaunchKernelExC(&launch_config, reset_tile_counter_kernel(), arguments);
 }
 
 tilefold_status fail_cuda(const KernelRow& row, cudaError_t error) {
@@ -258,7 +263,7 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
 
   const bool counts = counts_tiles(config, problem, device);
   ForwardParams params =
-      params_of(config, problem, counts ? static_cast<uint32_t*>(workspace) : nullptr);
+      params_of(config, problem, counts ? static_cast<TileCounter*>(workspace) : nullptr);
   const Operands operands = operands_of(config, problem);
   Reason reason;
   bool encoded = encode_tensor_map(operands.q, &params.map_q, &reason) &&
@@ -274,23 +279,12 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
                 reason.text);
   }
 
-  const auto cuda_stream = static_cast<cudaStream_t>(stream);
   cudaLaunchConfig_t launch_config{};
   launch_config.gridDim =
       dim3(static_cast<unsigned>(std::min(params.num_tiles, device.num_multiprocessors)));
   launch_config.blockDim = dim3(static_cast<unsigned>(config.threads()));
   launch_config.dynamicSmemBytes = static_cast<size_t>(config.smem_bytes());
-  launch_config.stream = cuda_stream;
-  cudaLaunchAttribute attribute{};
-  if (counts) {
-    if (const cudaError_t error = reset_tile_counter(params.tile_counter, cuda_stream)) {
-      return fail_cuda(kernel_row, error);
-    }
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    launch_config.attrs = &attribute;
-    launch_config.numAttrs = 1;
-  }
+  launch_config.stream = static_cast<cudaStream_t>(stream);
   void* arguments[] = {&params};
   if (const cudaError_t error = cudaLaunchKernelExC(&launch_config, row.kernel, arguments)) {
     return fail_cuda(kernel_row, error);
