@@ -78,7 +78,7 @@ def compiled(path, nvcc, includes, defines):
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "kernel.cubin"
         search = [f"-I{i}" for i in [ROOT / "src", ROOT / "include", *includes]] + [f"-D{d}" for d in defines]
-        subprocess.run([nvcc, "-std=c++20", "-O3", "--diag-suppress=20015", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
+        subprocess.run([nvcc, "-std=c++20", "-O3", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
                         cubin, path], check=True)
         return cubin.read_bytes()
 

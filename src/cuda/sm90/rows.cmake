@@ -17,8 +17,6 @@ if(wanted)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
   tilefold_gate_local_memory(tilefold_sm90_rows)
   tilefold_bound_spins(tilefold_sm90_rows)
-  # Tile orders for pictures and tests build a Divisor, which the host alone can; the kernels are handed theirs.
-  target_compile_options(tilefold_sm90_rows PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20015>)
   list(APPEND tilefold_cuda_object_libraries tilefold_sm90_rows)
 else()
   add_library(tilefold_sm90 OBJECT sm90/no_rows.cc)
