@@ -80,6 +80,16 @@ function(tilefold_gate_local_memory target)
     ${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage,-Werror>)
 endfunction()
 
+# tilefold_bound_spins(<target>)
+#
+# In builds for tests: the target's kernels trap where a wait on an mbarrier does not end (cuda/ptx/mbarrier.cuh).
+option(TILEFOLD_BOUNDED_SPINS "For tests: kernels trap where a wait on a barrier in shared memory lasts longer than 13 s" OFF)
+function(tilefold_bound_spins target)
+  if(TILEFOLD_BOUNDED_SPINS)
+    target_compile_definitions(${target} PRIVATE TILEFOLD_BOUNDED_SPINS)
+  endif()
+endfunction()
+
 # tilefold_one_intermediate_code(<target> <LEAST> <architecture>...)
 #
 # Machine code for each of the architectures, all of it made from one intermediate code: that of compute capability LEAST,

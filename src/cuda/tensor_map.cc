@@ -39,6 +39,11 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
+// From group to group; where there is one, 0, which any operand's one group can have.
+int64_t group_stride(const TensorMapOperand& operand) {
+  return operand.heads > operand.group ? operand.group * operand.strides.head : 0;
+}
+
 }  // namespace
 
 bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason) {
@@ -64,7 +69,7 @@ bool tensor_map_takes(const TensorMapOperand& operand, Reason* reason) {
     int64_t extent;
   } axes[] = {{"batch", operand.strides.batch, operand.batch},
               {"head", operand.strides.head, operand.heads},
-              {"group", operand.group * operand.strides.head, operand.heads},
+              {"group", group_stride(operand), operand.heads},
               {"row", operand.strides.row, operand.rows},
               {"column", 0, operand.columns}};
   const int64_t element_bytes = dtype_bytes(operand.dtype);
@@ -106,7 +111,7 @@ bool encode_tensor_map(const TensorMapOperand& operand, TensorMap* map, Reason* 
     extents[2] = extent(operand.group);
     extents[3] = extent(operand.heads / operand.group);
     extents[4] = extent(operand.batch);
-    strides[2] = stride(operand.group * operand.strides.head);
+    strides[2] = stride(group_stride(operand));
     strides[3] = stride(operand.strides.batch);
   }
   const cuuint32_t box[kMostRank] = {static_cast<cuuint32_t>(operand.box_columns),

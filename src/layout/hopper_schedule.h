@@ -17,16 +17,16 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index,
   const auto batch_head = static_cast<int32_t>(by_m_blocks.quotient(static_cast<uint32_t>(index)));
   return {batch_head, index - batch_head * static_cast<int32_t>(by_m_blocks.divisor), 0};
 }
-TILEFOLD_HOST_DEVICE constexpr TileCoord tile_in_head_order(int32_t index, int32_t num_m_blocks) {
+// The host's: kernels are handed their Divisor.
+constexpr TileCoord tile_in_head_order(int32_t index, int32_t num_m_blocks) {
   return tile_in_head_order(index, Divisor(static_cast<uint32_t>(num_m_blocks)));
 }
 
-// Order of a dynamic persistent grid (masked): that of tile_of. Sections of heads one after
-// another; inside a section the longest tiles first, all heads of the section before the next
-// shorter row block.
-TILEFOLD_HOST_DEVICE constexpr TileCoord tile_longest_first(int32_t index, int32_t num_m_blocks,
-                                                            int32_t num_batch_heads,
-                                                            int32_t section_heads) {
+// Order of a dynamic persistent grid (masked), for pictures and tests: kernels call tile_of with
+// the TileGrid that they are handed. Sections of heads one after another; inside a section the
+// longest tiles first, all heads of the section before the next shorter row block.
+constexpr TileCoord tile_longest_first(int32_t index, int32_t num_m_blocks, int32_t num_batch_heads,
+                                       int32_t section_heads) {
   return tile_of({num_batch_heads, num_m_blocks, 1, section_heads}, static_cast<uint32_t>(index));
 }
 

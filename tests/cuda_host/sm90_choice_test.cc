@@ -131,8 +131,7 @@ TEST(Sm90ChoiceTest, MasksAndOddScalesAreForMaskedRows) {
 
 TEST(Sm90ChoiceTest, Sizes) {
   EXPECT_TRUE(taken(kPacked, shaped(64, 2, 16, 4, 64, 100)));
-  EXPECT_EQ("Nq is 65; packs heads of up to 64 rows",
-            reason(kPacked, shaped(64, 2, 16, 4, 65, 100)));
+  EXPECT_EQ("Nq is 65; takes up to 64", reason(kPacked, shaped(64, 2, 16, 4, 65, 100)));
   constexpr int64_t kLongest = int64_t{1} << 29;
   EXPECT_TRUE(taken(kPlain, shaped(64, 1, 1, 1, kLongest, kLongest)));
   EXPECT_EQ("Nq is 536870913 and Nk is 1; takes up to 2^29",
@@ -165,11 +164,14 @@ TEST(Sm90ChoiceTest, WhatTmaCannotAddress) {
     (problem.*operand.strides) = {0, 0, 64, 2};
     EXPECT_EQ(name + ": its last stride is 2; takes 1", reason(kPlain, problem));
   }
-  // Where heads are packed, the stride from group to group has to fit too.
-  ForwardProblem problem = shaped(64, 1, 8, 8, 1, 100);
+  // Where heads are packed, the stride from group to group has to fit too, if there are several.
+  ForwardProblem problem = shaped(64, 1, 16, 8, 1, 100);
   problem.q_strides.head = int64_t{1} << 37;
   EXPECT_TRUE(taken(kPlain, problem));
   EXPECT_EQ("q: its group stride is 1099511627776" + takes, reason(kPacked, problem));
+  problem = shaped(64, 1, 8, 8, 1, 100);
+  problem.q_strides.head = int64_t{1} << 37;
+  EXPECT_TRUE(taken(kPacked, problem));
   problem.q = static_cast<const char*>(problem.k) + 8;
   EXPECT_TRUE(contains(reason(kPlain, problem), "q: its address is 0x"));
 }

@@ -25,9 +25,9 @@ TEST_P(LengthTest, EveryLengthUpTo130) {
 TEST_P(LengthTest, LongerLengthsAroundPowersOfTwo) {
   for (const int64_t n : {255, 256, 257, 1023, 1025}) {
     for (const int causal : {0, 1, 2}) {
-      check(base_case(GetParam(), n, n, causal));
-      check(base_case(GetParam(), 65, n, causal));
-      check(base_case(GetParam(), n, 65, causal));
+      check(served_case(n, n, causal));
+      check(served_case(65, n, causal));
+      check(served_case(n, 65, causal));
     }
   }
 }
@@ -38,7 +38,7 @@ TEST_P(LengthTest, LengthsAroundTheTile) {
   const int64_t n = GetParam().block_n > 0 ? GetParam().block_n : kAnyBlock;
   for (const int64_t nq : {m - 1, m, m + 1, 2 * m, 2 * m + 1, 3 * m - 1}) {
     for (const int64_t nk : {n - 1, n, n + 1, 2 * n, 2 * n + 1, 3 * n, 4 * n, 5 * n - 1}) {
-      check(base_case(GetParam(), nq, nk, static_cast<int>((nq + nk) % 3)));
+      check(served_case(nq, nk, static_cast<int>((nq + nk) % 3)));
     }
   }
 }
@@ -46,7 +46,7 @@ TEST_P(LengthTest, LengthsAroundTheTile) {
 TEST_P(LengthTest, NoKeysGiveZerosAndTheEmptyRowLse) {
   for (const int causal : {0, 1, 2}) {
     for (const int empty : {0, 1}) {
-      Case c = base_case(GetParam(), 70, 0, causal);
+      Case c = served_case(70, 0, causal);
       c.empty_row_lse = empty;
       check(c);
     }
@@ -77,7 +77,7 @@ TEST_P(LengthTest, OneQueryUnderTopLeftSeesKeyZeroAlone) {
 TEST_P(ShapeTest, EveryHeadDimUpToTheTile) {
   const int64_t largest = GetParam().head_dim > 0 ? GetParam().head_dim : 96;
   for (int64_t d = 8; d <= largest; d += 8) {
-    Case c = base_case(GetParam(), 70, 131, static_cast<int>(d / 8 % 2));
+    Case c = served_case(70, 131, static_cast<int>(d / 8 % 2));
     c.head_dim = d;
     c.head_dim_v = GetParam().head_dim_v == GetParam().head_dim ? d : c.head_dim_v;
     check(c);
@@ -130,7 +130,7 @@ HostTensor stored_bnhd(const HostTensor& from) {
 
 TEST_P(LayoutTest, StorageOrderDoesNotChangeABit) {
   for (const int causal : {0, 1}) {
-    Case c = base_case(GetParam(), 100, 200, causal);
+    Case c = served_case(100, 200, causal);
     c.batch = 2;
     c.heads = 4;
     c.heads_kv = 2;
@@ -149,7 +149,7 @@ TEST_P(LayoutTest, StorageOrderDoesNotChangeABit) {
 }
 
 TEST_P(LayoutTest, PaddedRowsAndNegativeStrides) {
-  Case c = base_case(GetParam(), 90, 140, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
+  Case c = served_case(90, 140, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.batch = 2;
   const auto layout = [](int64_t heads, int64_t rows, int64_t columns, int64_t pad, int sign) {
     const int64_t row = columns + pad;
@@ -168,21 +168,21 @@ TEST_P(LayoutTest, PaddedRowsAndNegativeStrides) {
 
 TEST_P(LayoutTest, BasesOffByOneElement) {
   for (const int64_t offset : {1, 8, 4}) {
-    Case c = base_case(GetParam(), 66, 130);
+    Case c = served_case(66, 130);
     c.q.offset_elems = c.k.offset_elems = c.v.offset_elems = c.o.offset_elems = offset;
     c.lse.offset_elems = offset;
     check(c);
-    Case single = base_case(GetParam(), 66, 130);
+    Case single = served_case(66, 130);
     single.k.offset_elems = offset;
     check(single);
-    Case output = base_case(GetParam(), 66, 130);
+    Case output = served_case(66, 130);
     output.o.offset_elems = offset;
     check(output);
   }
 }
 
 TEST_P(LayoutTest, StridesOfAxesOfLengthOneAreIgnored) {
-  Case plain = base_case(GetParam(), 66, 99, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
+  Case plain = served_case(66, 99, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
   plain.heads = 1;
   Instance expected = reference::make_instance(plain);
   if (!check(&expected, plain.to_string())) return;
@@ -225,7 +225,7 @@ TEST_P(LayoutTest, ColumnsThatAreNotContiguous) {
 }
 
 TEST_P(LayoutTest, OutputsHaveStridesOfTheirOwn) {
-  Case c = base_case(GetParam(), 77, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
+  Case c = served_case(77, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.batch = 2;
   const int64_t row = c.head_dim_v + 16;
   c.o.strides = {c.seqlen_q * row, 2 * c.seqlen_q * row, row, 1};

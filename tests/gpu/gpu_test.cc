@@ -428,15 +428,32 @@ void RowTest::TearDown() {
   }
 }
 
-int RowTest::causal_if_served(int causal) const {
-  // As few query rows as every row takes.
-  const Instance probe = reference::make_instance(base_case(GetParam(), 40, 70, causal));
+bool RowTest::serves(const Case& c) const {
+  const Instance probe = reference::make_instance(c);
   DeviceProblem problem(probe, GetParam().name.c_str());
   size_t bytes = 0;
   const tilefold_status status =
       tilefold_forward_workspace_bytes(problem.q.dl(), problem.k.dl(), problem.v.dl(),
                                        problem.o.dl(), problem.lse_dl(), &problem.options, &bytes);
-  return status == TILEFOLD_ERROR_UNSUPPORTED ? static_cast<int>(TILEFOLD_CAUSAL_NONE) : causal;
+  return status != TILEFOLD_ERROR_UNSUPPORTED;
+}
+
+// Rows that pack heads take up to 64 queries. Not 64: the heads of a tile end inside of their rows.
+constexpr int64_t kFewQueries = 61;
+
+int RowTest::causal_if_served(int causal) const {
+  return serves(base_case(GetParam(), kFewQueries, 70, causal))
+             ? causal
+             : static_cast<int>(TILEFOLD_CAUSAL_NONE);
+}
+
+int64_t RowTest::queries_if_served(int64_t queries) const {
+  if (queries <= kFewQueries || serves(base_case(GetParam(), queries, 70))) return queries;
+  return kFewQueries;
+}
+
+Case RowTest::served_case(int64_t queries, int64_t seqlen_k, int causal) const {
+  return base_case(GetParam(), queries_if_served(queries), seqlen_k, causal);
 }
 
 bool RowTest::run(Instance* instance, const std::string& what) {

@@ -136,8 +136,18 @@ class RowTest : public testing::TestWithParam<Row> {
   // too.
   int causal_if_served(int causal) const;
 
+  // `queries` if the row serves as many of a head, else some that every row does: for tests that a
+  // row which packs heads can pass too.
+  int64_t queries_if_served(int64_t queries) const;
+  // base_case() of such a number of queries.
+  Case served_case(int64_t queries, int64_t seqlen_k, int causal = TILEFOLD_CAUSAL_NONE) const;
+
   int64_t served_ = 0;
   int64_t unserved_ = 0;
+
+ private:
+  // Whether the row serves the problem; counted nowhere.
+  bool serves(const Case& c) const;
 };
 
 std::string row_test_name(const testing::TestParamInfo<Row>& info);

@@ -17,7 +17,8 @@ Case windowed(Case c, int64_t left, int64_t right, int align = TILEFOLD_WINDOW_A
 }
 
 TEST_P(MaskTest, FourWaysToSayCausalAreEqualBitForBit) {
-  for (const int64_t n : {96, 257}) {
+  for (const int64_t queries : {96, 257}) {
+    const int64_t n = queries_if_served(queries);
     const Case none = base_case(GetParam(), n, n);
     Case causal = none;
     causal.causal = TILEFOLD_CAUSAL_TOP_LEFT;
@@ -35,7 +36,8 @@ TEST_P(MaskTest, FourWaysToSayCausalAreEqualBitForBit) {
 }
 
 TEST_P(MaskTest, ZeroWindowGivesTheValues) {
-  const Case c = windowed(base_case(GetParam(), 150, 150), 0, 0);
+  const int64_t n = queries_if_served(150);
+  const Case c = windowed(base_case(GetParam(), n, n), 0, 0);
   Instance instance = reference::make_instance(c);
   if (!check(&instance, c.to_string())) return;
   for (int64_t i = 0; i < c.seqlen_q; ++i) {
@@ -52,7 +54,7 @@ TEST_P(MaskTest, WindowsThatReachFar) {
 
 TEST_P(MaskTest, WindowThatLeavesRowsWithoutAKey) {
   for (const int empty : {0, 1}) {
-    Case c = windowed(base_case(GetParam(), 300, 40), 8, 4);
+    Case c = windowed(served_case(300, 40), 8, 4);
     c.empty_row_lse = empty;
     check(c);
   }
@@ -85,7 +87,7 @@ TEST_P(MaskTest, WindowsOfEverySizeAroundTheTile) {
       const int causal = turn % 3;
       const int align = turn / 3 % 3;
       const int64_t nk = turn % 2 == 0 ? 290 : 170;
-      check(windowed(base_case(GetParam(), 210, nk, causal), left, right, align));
+      check(windowed(served_case(210, nk, causal), left, right, align));
       ++turn;
     }
   }

@@ -33,7 +33,7 @@ TEST_P(ValuesTest, EveryKindOfValueUnmaskedAndCausal) {
        {Values::kNormal, Values::kUniform, Values::kLargeLogits, Values::kHugeLogits,
         Values::kZeroQueries, Values::kNegative, Values::kOneHotKey, Values::kOffset}) {
     for (const int causal : {0, 1, 2}) {
-      Case c = base_case(GetParam(), 140, 275, causal);
+      Case c = served_case(140, 275, causal);
       c.values = values;
       check(c);
     }
@@ -93,7 +93,7 @@ TEST_P(ValuesTest, LogitsNearTheEndOfTheRange) {
 TEST_P(ValuesTest, ANaNInOneKeyReachesExactlyTheRowsThatSeeIt) {
   for (const int causal : {0, 1, 2}) {
     for (const int64_t row : {0, 70, 129}) {
-      Case c = base_case(GetParam(), 130, 130, causal);
+      Case c = served_case(130, 130, causal);
       Instance instance = reference::make_instance(c);
       instance.k.put(kNaN, 0, 0, row, 5);
       check(&instance, "NaN in K row " + std::to_string(row) + " of " + c.to_string());
@@ -102,16 +102,16 @@ TEST_P(ValuesTest, ANaNInOneKeyReachesExactlyTheRowsThatSeeIt) {
 }
 
 TEST_P(ValuesTest, ANaNInOneQueryStaysInItsRow) {
-  Case c = base_case(GetParam(), 130, 200);
+  Case c = served_case(130, 200);
   Instance instance = reference::make_instance(c);
-  instance.q.put(kNaN, 0, 1, 64, 2);
-  check(&instance, "NaN in Q row 64");
+  instance.q.put(kNaN, 0, 1, c.seqlen_q / 2 - 1, 2);
+  check(&instance, "NaN in the middle row of Q");
 }
 
 TEST_P(ValuesTest, InfinityAndNaNInMaskedValuesDoNotReachARow) {
   for (const float value : {kInfinity, -kInfinity, kNaN}) {
     for (const int64_t row : {100, 129, 64, 1}) {
-      Case c = base_case(GetParam(), 130, 130, TILEFOLD_CAUSAL_TOP_LEFT);
+      Case c = served_case(130, 130, TILEFOLD_CAUSAL_TOP_LEFT);
       Instance instance = reference::make_instance(c);
       instance.v.put(value, 0, 0, row, 3);
       check(&instance, std::to_string(value) + " in V row " + std::to_string(row));
@@ -125,7 +125,7 @@ TEST_P(ValuesTest, InfinityAndNaNInMaskedValuesDoNotReachARow) {
 
 TEST_P(ValuesTest, InfinityInAMaskedKeyDoesNotReachARow) {
   for (const int64_t row : {100, 129}) {
-    Case c = base_case(GetParam(), 130, 130, TILEFOLD_CAUSAL_TOP_LEFT);
+    Case c = served_case(130, 130, TILEFOLD_CAUSAL_TOP_LEFT);
     Instance instance = reference::make_instance(c);
     set_along_first_axis(&instance.k, row, kInfinity);
     check(&instance, "inf in K row " + std::to_string(row));
@@ -135,7 +135,7 @@ TEST_P(ValuesTest, InfinityInAMaskedKeyDoesNotReachARow) {
 // The logits of one key, or of all, are -inf; the formula gives NaN only where nothing else is
 // seen.
 TEST_P(ValuesTest, LogitsOfMinusInfinity) {
-  Case c = base_case(GetParam(), 70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
+  Case c = served_case(70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.has_scale = true;
   c.scale = 0.5f;
   for (const bool all : {false, true}) {
@@ -151,7 +151,7 @@ TEST_P(ValuesTest, LogitsOfMinusInfinity) {
 }
 
 TEST_P(ValuesTest, LogitsOfPlusInfinityGiveNaN) {
-  Case c = base_case(GetParam(), 70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
+  Case c = served_case(70, 130, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   Instance instance = reference::make_instance(c);
   for (int64_t i = 0; i < c.seqlen_q; ++i) set_along_first_axis(&instance.q, i, 1.0f);
   set_along_first_axis(&instance.k, 40, kInfinity);
@@ -162,7 +162,7 @@ TEST_P(ValuesTest, ScalesOfEverySignAndSize) {
   for (const float scale : {1.0f, 0.1147f, 0.0f, -0.0f, -1.0f, -0.125f, 1e-30f, -1e-38f, 1e-44f,
                             8.0f, 1e4f, -1e4f, 1e30f, 2e38f, -3e38f}) {
     for (const int causal : {0, 1}) {
-      Case c = base_case(GetParam(), 75, 140, causal);
+      Case c = served_case(75, 140, causal);
       c.has_scale = true;
       c.scale = scale;
       // Large scales meet small values, so that logits stay within float32.
@@ -181,14 +181,14 @@ TEST_P(ValuesTest, ScalesOfEverySignAndSize) {
 }
 
 TEST_P(ValuesTest, ValuesOfOneGiveOne) {
-  Case c = base_case(GetParam(), 100, 333);
+  Case c = served_case(100, 333);
   Instance instance = reference::make_instance(c);
   instance.v.fill(1.0f);
   check(&instance, "V = 1");
 }
 
 TEST_P(ValuesTest, OneHotValuesGiveTheProbabilities) {
-  Case c = base_case(GetParam(), 100, 0, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
+  Case c = served_case(100, 0, causal_if_served(TILEFOLD_CAUSAL_TOP_LEFT));
   c.seqlen_k = c.head_dim_v;
   Instance instance = reference::make_instance(c);
   instance.v.fill([](std::span<const int64_t> i) { return i[2] == i[3] ? 1.0f : 0.0f; });

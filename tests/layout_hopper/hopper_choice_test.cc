@@ -122,6 +122,28 @@ TEST(HopperChoiceTest, PackedHeadsWhereTheyWereMeasuredToBeFaster) {
   }
 }
 
+// Packed tiles are 64, 128 and 256 wide: a problem between takes the next wider one rather than a
+// tighter tile that computes 128 or 192 rows for each head.
+TEST(HopperChoiceTest, PackedHeadsOfEveryWidth) {
+  for (int head_dim = 8; head_dim <= 256; head_dim += 8) {
+    const std::string row = head_dim <= 64    ? "sm90_fp16_d64_m128n128_s4_packed"
+                            : head_dim <= 128 ? "sm90_fp16_d128_m128n128_s2_packed"
+                                              : "sm90_fp16_d256_m128n64_s2_packed";
+    for (const int64_t queries : {1, 8, 16}) {
+      EXPECT_EQ(best(few_rows(head_dim, 32, 64, 8, queries, 4096)), row)
+          << head_dim << " " << queries;
+    }
+    // More rows than are packed.
+    EXPECT_EQ(best(few_rows(head_dim, 32, 64, 8, 512, 4096)).find("packed"), std::string::npos);
+  }
+  // One head alone gains too little (D = 128: 469 us against 475) to be worth a wider tile.
+  EXPECT_NE(best(few_rows(72, 32, 64, 1, 8, 4096)).find("_d96_"), std::string::npos);
+  EXPECT_NE(best(few_rows(160, 32, 64, 1, 8, 4096)).find("_d192_"), std::string::npos);
+  ForwardProblem latent = few_rows(192, 32, 64, 8, 1, 4096);
+  latent.head_dim_v = 128;
+  EXPECT_EQ(best(latent), "sm90_fp16_d256_m128n64_s2_packed");
+}
+
 TEST(HopperChoiceTest, PackedHeadsAndSplitKeys) {
   ForwardConfig config;
   for (const Row& row : rows()) {

@@ -13,7 +13,6 @@ __global__ void compile_mbarrier(uint32_t* out, uint32_t barrier, uint32_t parit
   mbarrier_arrive(barrier);
   mbarrier_arrive_expect_tx(barrier, 1024);
   mbarrier_wait(barrier, parity);
-  out[0] = mbarrier_try_wait(barrier, parity);
 }
 
 __global__ void compile_stmatrix(uint32_t shared, const uint32_t* in) {

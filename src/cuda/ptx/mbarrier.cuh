@@ -11,11 +11,12 @@
 
 namespace tilefold::ptx {
 
-// Spins of one wait before it traps: builds for tests turn a hang into an error that way.
+// How long a wait may last before it traps, in units of 2^32 ns, 4.3 s: builds for tests turn a
+// hang into an error that way. In time, since how long one try may take is the hardware's choice.
 #if defined(TILEFOLD_BOUNDED_SPINS)
-inline constexpr uint32_t kMbarrierSpinLimit = 4'000'000;
+inline constexpr uint32_t kMbarrierWaitLimit = 3;  // 8.6 to 12.9 s
 #else
-inline constexpr uint32_t kMbarrierSpinLimit = 0;  // no limit
+inline constexpr uint32_t kMbarrierWaitLimit = 0;  // no limit
 #endif
 
 // One thread initialises; fence_mbarrier_init() and a CTA barrier come before the first use.
@@ -40,24 +41,11 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint
                : "memory");
 }
 
-// Whether the phase with this parity has completed; may suspend the thread for a while first.
-__device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
-// Waits until the phase with this parity has completed; acquires what was released into it.
+// Waits until the phase with this parity has completed; acquires what was released into it. The
+// time is watched in PTX: a loop that the compiler sees spills, and serialises the wgmmas around
+// it.
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
-  if constexpr (kMbarrierSpinLimit == 0) {
+  if constexpr (kMbarrierWaitLimit == 0) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
@@ -70,9 +58,25 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
         "r"(parity)
         : "memory");
   } else {
-    for (uint32_t spins = 0; !mbarrier_try_wait(barrier, parity); ++spins) {
-      if (spins > kMbarrierSpinLimit) asm volatile("trap;");
-    }
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        ".reg .u32 start, now;\n"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra done;\n"
+        "mov.u32 start, %%globaltimer_hi;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra done;\n"
+        "mov.u32 now, %%globaltimer_hi;\n"
+        "sub.u32 now, now, start;\n"
+        "setp.lt.u32 p, now, %2;\n"
+        "@p bra again;\n"
+        "trap;\n"
+        "done:\n"
+        "}" ::"r"(barrier),
+        "r"(parity), "n"(kMbarrierWaitLimit)
+        : "memory");
   }
 }
 

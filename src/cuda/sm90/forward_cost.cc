@@ -120,10 +120,12 @@ double expected_efficiency(const ForwardConfig& config, const ForwardProblem& pr
                            const DeviceProperties& device) {
   if (problem.writes_nothing() || device.num_multiprocessors == 0) return 0.0;
   // A tile far wider than the problem is not worth a closer look where a tighter one takes it too.
+  // Unless heads are packed: then it may compute far fewer rows than the tighter one.
   constexpr double kWide = 0.7;
   const double useful_dims = static_cast<double>(problem.head_dim + problem.head_dim_v) /
                              (config.head_dim + config.dim_v());
-  if (useful_dims < kWide && has_tighter_tile(config, problem)) return 0.0;
+  const bool packs = config.pack_heads && problem.heads_per_group() > 1;
+  if (!packs && useful_dims < kWide && has_tighter_tile(config, problem)) return 0.0;
   if (config.pack_heads) {
     return std::clamp(useful_dims * packed_efficiency(config, problem, device), 0.0, 1.0);
   }

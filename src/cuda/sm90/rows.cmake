@@ -7,7 +7,6 @@ list(APPEND tilefold_cuda_object_libraries tilefold_tensor_map)
 
 # The sm90 family: the table and its kernels, where the build has an architecture that runs them. wgmma and setmaxnreg
 # exist on compute capability 9.0 alone and have no PTX that later devices could run.
-option(TILEFOLD_BOUNDED_SPINS "For tests: Hopper kernels, slow ones, trap where a wait on a barrier does not end" OFF)
 tilefold_wants_sm90(wanted "${TILEFOLD_CUDA_ARCHITECTURES}")
 if(wanted)
   add_library(tilefold_sm90 OBJECT sm90/forward_cost.cc sm90/sm90_kernels.cc)
@@ -15,13 +14,8 @@ if(wanted)
   target_compile_definitions(tilefold_sm90 PRIVATE "TILEFOLD_COMPILED_HEAD_DIMS=${head_dims}")
   tilefold_add_kernel_rows(tilefold_sm90_rows SM90 cuda/sm90/instantiate.cuh 90a-real)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
-  if(TILEFOLD_BOUNDED_SPINS) # their counters spill
-    target_compile_definitions(tilefold_sm90_rows PRIVATE TILEFOLD_BOUNDED_SPINS)
-  else()
-    tilefold_gate_local_memory(tilefold_sm90_rows)
-  endif()
-  # Tile orders for pictures and tests build a Divisor, which the host alone can; the kernels are handed theirs.
-  target_compile_options(tilefold_sm90_rows PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20015>)
+  tilefold_gate_local_memory(tilefold_sm90_rows)
+  tilefold_bound_spins(tilefold_sm90_rows)
   list(APPEND tilefold_cuda_object_libraries tilefold_sm90_rows)
 else()
   add_library(tilefold_sm90 OBJECT sm90/no_rows.cc)

@@ -125,8 +125,7 @@ bool takes(const ForwardConfig& config, const ForwardProblem& problem,
     return false;
   }
   if (config.pack_heads && problem.seqlen_q > kMostPackedQueries) {
-    reason->set("Nq is %" PRId64 "; packs heads of up to %" PRId64 " rows", problem.seqlen_q,
-                kMostPackedQueries);
+    reason->set("Nq is %" PRId64 "; takes up to %" PRId64, problem.seqlen_q, kMostPackedQueries);
     return false;
   }
   if (problem.seqlen_q > kLongest || problem.seqlen_k > kLongest) {

@@ -25,11 +25,7 @@ inline void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes,
   device::mbarrier_arrive(barrier, bytes, site);
 }
 
-inline bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, Site site = Site::current()) {
-  device::mbarrier_wait(barrier, parity, site);  // suspends for as long as it takes
-  return true;
-}
-
+// Without a limit in any build: the machine reports a wait that cannot end.
 inline void mbarrier_wait(uint32_t barrier, uint32_t parity, Site site = Site::current()) {
   device::mbarrier_wait(barrier, parity, site);
 }
