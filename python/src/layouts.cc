@@ -68,9 +68,12 @@ void add_layouts(nb::module_& module) {
     return tile(layout::tile_in_head_order(index, num_m_blocks));
   });
   m.def("tile_longest_first", [](int index, int num_m_blocks, int num_batch_heads,
-                                 int section_heads) {
+                                 int section_heads, int tail_m_blocks) {
     check(num_m_blocks > 0 && num_batch_heads > 0 && section_heads > 0, "counts must be 1 or more");
-    return tile(layout::tile_longest_first(index, num_m_blocks, num_batch_heads, section_heads));
+    check(tail_m_blocks >= 0 && tail_m_blocks < num_m_blocks,
+          "tail_m_blocks must be 0 or more, and less than num_m_blocks");
+    const layout::LongestFirst order(num_batch_heads, num_m_blocks, section_heads, tail_m_blocks);
+    return tile(layout::tile_of(order, static_cast<uint32_t>(index)));
   });
 }
 

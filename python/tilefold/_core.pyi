@@ -111,5 +111,10 @@ class layouts:
     def tile_in_head_order(index: int, num_m_blocks: int, /) -> tuple[int, int, int]: ...
     @staticmethod
     def tile_longest_first(
-        index: int, num_m_blocks: int, num_batch_heads: int, section_heads: int, /
+        index: int,
+        num_m_blocks: int,
+        num_batch_heads: int,
+        section_heads: int,
+        tail_m_blocks: int,
+        /,
     ) -> tuple[int, int, int]: ...

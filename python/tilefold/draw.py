@@ -341,14 +341,14 @@ def schedule_sm80() -> Canvas:
 
 
 def schedule_sm90_causal() -> Canvas:
-    heads, m_blocks, section = 12, 6, 4
+    heads, m_blocks, section, tail = 12, 6, 4, 2
     tiles = [
-        layouts.tile_longest_first(index, m_blocks, heads, section)
+        layouts.tile_longest_first(index, m_blocks, heads, section, tail)
         for index in range(heads * m_blocks)
     ]
     return _schedule(
         f"Persistent grid of the Hopper kernel under a mask (sections of {section} heads)",
-        "order in which tiles are handed out. layout::tile_longest_first",
+        "order in which tiles are handed out; the first rows, the shortest, come last. layout::LongestFirst",
         m_blocks,
         heads,
         [(head, m_block) for head, m_block, _ in tiles],

@@ -22,12 +22,56 @@ constexpr TileCoord tile_in_head_order(int32_t index, int32_t num_m_blocks) {
   return tile_in_head_order(index, Divisor(static_cast<uint32_t>(num_m_blocks)));
 }
 
-// Order of a dynamic persistent grid (masked), for pictures and tests: kernels call tile_of with
-// the TileGrid that they are handed. Sections of heads one after another; inside a section the
-// longest tiles first, all heads of the section before the next shorter row block.
-constexpr TileCoord tile_longest_first(int32_t index, int32_t num_m_blocks, int32_t num_batch_heads,
-                                       int32_t section_heads) {
-  return tile_of({num_batch_heads, num_m_blocks, 1, section_heads}, static_cast<uint32_t>(index));
+// Order of a dynamic persistent grid (masked). Sections of heads one after another; inside a
+// section the last row tiles first, under a causal mask the longest, all heads of the section
+// before the next shorter tile. The first `tail` row tiles of every head, the shortest, come after
+// all sections: CTAs that end a long tile sooner than others fill up with these.
+struct LongestFirst {
+  TileGrid sections;  // of row tiles [tail, num_m_blocks)
+  int32_t tail = 0;
+  uint32_t num_section_tiles = 0;
+  Divisor by_batch_heads;
+
+  LongestFirst() = default;
+  constexpr LongestFirst(int32_t num_batch_heads, int32_t num_m_blocks, int32_t section_heads,
+                         int32_t tail_m_blocks)
+      : sections(num_batch_heads, num_m_blocks - tail_m_blocks, 1, section_heads),
+        tail(tail_m_blocks),
+        num_section_tiles(static_cast<uint32_t>(num_batch_heads) *
+                          static_cast<uint32_t>(num_m_blocks - tail_m_blocks)),
+        by_batch_heads(static_cast<uint32_t>(num_batch_heads)) {}
+};
+
+TILEFOLD_HOST_DEVICE constexpr TileCoord tile_of(const LongestFirst& order, uint32_t index) {
+  if (index < order.num_section_tiles) {
+    TileCoord tile = tile_of(order.sections, index);
+    tile.m_block += order.tail;
+    return tile;
+  }
+  const uint32_t in_tail = index - order.num_section_tiles;
+  const uint32_t rest = order.by_batch_heads.quotient(in_tail);
+  return {static_cast<int32_t>(in_tail - rest * order.by_batch_heads.divisor),
+          order.tail - 1 - static_cast<int32_t>(rest), 0};
+}
+
+// How many row tiles of each head to keep for the end: enough for half of what the CTAs can be
+// apart when they have done the rest, a longest tile; and none that is longer than half of that.
+// Where one section holds all heads the order is the same without. `blocks` gives the key blocks
+// that a row tile visits.
+template <typename BlocksOfTile>
+constexpr int32_t tail_m_blocks(int32_t num_batch_heads, int32_t num_m_blocks,
+                                int32_t section_heads, int32_t num_ctas,
+                                const BlocksOfTile& blocks) {
+  if (num_batch_heads <= section_heads) return 0;
+  constexpr int32_t kMost = 64;  // tiles without keys, which add nothing, can be many
+  const int64_t longest = blocks(num_m_blocks - 1);
+  const int64_t wanted = num_ctas * longest / 3;
+  int64_t kept = 0;
+  int32_t tail = 0;
+  while (kept < wanted && tail < kMost && tail + 1 < num_m_blocks && 2 * blocks(tail) <= longest) {
+    kept += int64_t{num_batch_heads} * blocks(tail++);
+  }
+  return tail;
 }
 
 // The first row of the first row tile: zero, or where later rows see more keys (`masks_right`)
@@ -51,9 +95,9 @@ TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads
                                                          int64_t kv_bytes_per_head = 1 << 20) {
   constexpr int64_t kSectionBytes = 16 << 20;
   constexpr int32_t kMost = 256;
-  const int32_t least = num_batch_heads < 32 ? 16 : 32;
+  constexpr int32_t kLeast = 16;
   const int64_t fitting = kSectionBytes / (kv_bytes_per_head > 0 ? kv_bytes_per_head : 1);
-  return fitting < least ? least : fitting > kMost ? kMost : static_cast<int32_t>(fitting);
+  return fitting < kLeast ? kLeast : fitting > kMost ? kMost : static_cast<int32_t>(fitting);
 }
 
 }  // namespace tilefold::layout

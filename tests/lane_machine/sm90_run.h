@@ -21,7 +21,9 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
   const int64_t rows = config.pack_heads ? packed.rows() : problem.seqlen_q;
   const auto m_blocks = static_cast<int32_t>((rows + config.block_m() - 1) / config.block_m());
   const auto batch_heads = static_cast<int32_t>(problem.batch * num_heads);
-  params.grid = layout::TileGrid(batch_heads, m_blocks, 1, layout::heads_per_section(batch_heads));
+  // Half of the heads a section, and a tail: small problems have more than one section then.
+  params.order = layout::LongestFirst(batch_heads, m_blocks, (batch_heads + 1) / 2,
+                                      m_blocks > 1 && batch_heads > 1 ? 1 : 0);
   params.num_tiles = batch_heads * m_blocks;
   params.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
                                                  config.block_m(), problem.masks_right());

@@ -27,17 +27,37 @@ TEST(HopperScheduleTest, HeadOrderVisitsEveryTileOnce) {
 TEST(HopperScheduleTest, LongestFirstVisitsEveryTileOnce) {
   for (const int m_blocks : {1, 2, 7, 32}) {
     for (const int heads : {1, 5, 16, 17, 31, 32, 33, 64, 100}) {
-      std::set<std::pair<int, int>> seen;
-      for (int i = 0; i < m_blocks * heads; ++i) {
-        const TileCoord tile =
-            tile_longest_first(i, m_blocks, heads, heads_per_section(heads, 1 << 20));
-        ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
-        ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
-        seen.insert({tile.m_block, tile.batch_head});
+      for (const int tail : {0, 1, m_blocks / 2, m_blocks - 1}) {
+        if (tail >= m_blocks) continue;
+        const LongestFirst order(heads, m_blocks, heads_per_section(heads, 1 << 20), tail);
+        std::set<std::pair<int, int>> seen;
+        for (int i = 0; i < m_blocks * heads; ++i) {
+          const TileCoord tile = tile_of(order, static_cast<uint32_t>(i));
+          ASSERT_TRUE(tile.m_block >= 0 && tile.m_block < m_blocks);
+          ASSERT_TRUE(tile.batch_head >= 0 && tile.batch_head < heads);
+          seen.insert({tile.m_block, tile.batch_head});
+          const bool in_tail = i >= (m_blocks - tail) * heads;
+          EXPECT_EQ(tile.m_block < tail, in_tail);
+        }
+        EXPECT_EQ(seen.size(), static_cast<size_t>(m_blocks * heads));
       }
-      EXPECT_EQ(seen.size(), static_cast<size_t>(m_blocks * heads));
     }
   }
+}
+
+TEST(HopperScheduleTest, TheTailHoldsShortTilesEnoughToFillUpWith) {
+  const auto causal = [](int m_block) { return 2 * m_block + 2; };
+  // 132 CTAs can be some 132 * 16 / 2 blocks apart; 128 heads times 2, 4, 6 come to more.
+  EXPECT_EQ(tail_m_blocks(128, 8, 32, 132, causal), 3);
+  EXPECT_EQ(tail_m_blocks(512, 8, 32, 132, causal), 2);
+  // No tile longer than half of the longest.
+  EXPECT_EQ(tail_m_blocks(33, 8, 32, 132, causal), 4);
+  EXPECT_EQ(tail_m_blocks(33, 1, 32, 132, causal), 0);
+  EXPECT_EQ(tail_m_blocks(128, 8, 32, 132, [](int) { return 16; }), 0);
+  // One section: its order ends that way anyway.
+  EXPECT_EQ(tail_m_blocks(32, 8, 32, 132, causal), 0);
+  // Rows that see no keys.
+  EXPECT_LE(tail_m_blocks(128, 1 << 20, 32, 132, [](int m) { return m < 1000000 ? 0 : 9; }), 64);
 }
 
 TEST(HopperScheduleTest, SectionsHoldMoreHeadsWhereTheseAreShort) {
@@ -52,9 +72,10 @@ TEST(HopperScheduleTest, RowBlocksDescendWithinASection) {
   constexpr int kMBlocks = 9;
   constexpr int kHeads = 70;
   constexpr int kSection = heads_per_section(kHeads, 1 << 20);
+  constexpr LongestFirst order(kHeads, kMBlocks, kSection, 0);
   for (int i = 1; i < kMBlocks * kHeads; ++i) {
-    const TileCoord before = tile_longest_first(i - 1, kMBlocks, kHeads, kSection);
-    const TileCoord tile = tile_longest_first(i, kMBlocks, kHeads, kSection);
+    const TileCoord before = tile_of(order, static_cast<uint32_t>(i - 1));
+    const TileCoord tile = tile_of(order, static_cast<uint32_t>(i));
     if (before.batch_head / kSection == tile.batch_head / kSection) {
       EXPECT_LE(tile.m_block, before.m_block);
     } else {

@@ -182,15 +182,22 @@ int64_t concurrent_tiles(const ForwardConfig& config, const DeviceProperties& de
   return static_cast<int64_t>(device.num_multiprocessors) * config.min_ctas;
 }
 
-// PERF: sections help pair kernels, whose K and V have one buffer each. Flat kernels, which load
-// further ahead, gain and lose about as much, by the uneven end of each section. docs/devlog.md,
-// "Short causal sequences at D = 256", has the figures.
+// PERF: sections help pair kernels, whose K and V have one buffer each. Under a mask flat kernels,
+// which load further ahead, gain and lose about as much, by the uneven end of each section; without
+// one, tiles being equally long, a few heads at a time are best: all of their tiles run together
+// and find K and V in L2. docs/devlog.md, "Short causal sequences at D = 256" and "Few heads at a
+// time", has the figures.
 int32_t section_heads(const ForwardConfig& config, const ForwardProblem& problem,
                       const DeviceProperties& device) {
-  if (!config.pair) return static_cast<int32_t>(problem.batch * problem.num_heads);
+  constexpr int32_t kHeadsWithoutMask = 8;
+  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  if (!config.pair) {
+    const bool masked = problem.masks_left() || problem.masks_right();
+    return masked ? batch_heads : std::min(kHeadsWithoutMask, batch_heads);
+  }
   const int64_t kv_bytes =
       problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
-  return layout::section_heads(static_cast<int32_t>(problem.batch * problem.num_heads),
+  return layout::section_heads(batch_heads,
                                static_cast<int32_t>(problem.batch * problem.num_heads_kv), kv_bytes,
                                concurrent_tiles(config, device));
 }

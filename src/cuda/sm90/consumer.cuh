@@ -172,7 +172,7 @@ struct Consumer {
     release_k();
     mask_scores<kSides>(n_block);
     float rescale[2];
-    const bool grown = online_softmax<kConfig.skip_rescale>(rS, stats, params.scale_log2, rescale);
+    const bool grown = online_softmax<true>(rS, stats, params.scale_log2, rescale);
     ptx::wgmma_wait<0>();
     ptx::pin_registers(rO);
     release_v();

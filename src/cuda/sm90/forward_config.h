@@ -30,7 +30,6 @@ struct ForwardConfig {
   int q_stages = 2;            // 2: the next tile's Q arrives while this tile computes
   int q_parts = 1;             // in which a warpgroup's Q arrives and its O leaves, by columns
   bool masked = false;         // serves masks and any scale; false: positive scale, no mask
-  bool skip_rescale = true;    // keep a stale row maximum while it is off by at most 2^8
   bool order_barrier = false;  // warpgroups take turns at the tensor cores
   bool skip_blocks = false;    // masked: a warpgroup passes over blocks that its rows do not see
   bool pack_heads = false;     // rows of all heads of a group, layout::PackedRows; at most 64 each

@@ -6,8 +6,8 @@
 #include "core/problem.h"
 #include "cuda/tensor_map.h"
 #include "layout/divisor.h"
+#include "layout/hopper_schedule.h"
 #include "layout/packed_rows.h"
-#include "layout/schedule.h"
 
 namespace tilefold::sm90 {
 
@@ -25,7 +25,7 @@ struct ForwardParams {
   TensorMap map_o;  // as map_q
 
   // Heads are those that have tiles: of Q, or of K and V where heads are packed.
-  layout::TileGrid grid;  // where tiles are counted: their order
+  layout::LongestFirst order;  // where tiles are counted
   int32_t num_tiles;
   int32_t heads_per_group;
   layout::Divisor by_m_blocks;

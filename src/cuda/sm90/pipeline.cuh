@@ -31,7 +31,7 @@ struct Tile {
 template <ForwardConfig kConfig>
 __device__ __forceinline__ Tile tile_at(const ForwardParams& params, int32_t index) {
   const TileCoord at = kConfig.counts_tiles()
-                           ? layout::tile_of(params.grid, static_cast<uint32_t>(index))
+                           ? layout::tile_of(params.order, static_cast<uint32_t>(index))
                            : layout::tile_in_head_order(index, params.by_m_blocks);
   const layout::Divisor& by_heads = params.by_num_heads;
   const auto batch = static_cast<int32_t>(by_heads.quotient(static_cast<uint32_t>(at.batch_head)));

@@ -17,6 +17,7 @@
 #include "cuda/sm90/forward_cost.h"
 #include "cuda/sm90/forward_params.h"
 #include "cuda/tensor_map.h"
+#include "layout/block_range.h"
 #include "layout/hopper_schedule.h"
 
 namespace tilefold {
@@ -206,19 +207,40 @@ uint64_t draw_ticket() {
   return (x | 2) & ~uint64_t{1};  // even and not kTileCounterClosed
 }
 
+// In which order tiles are counted.
+layout::LongestFirst order_of(const ForwardConfig& config, const ForwardProblem& problem,
+                              const DeviceProperties& device) {
+  const auto seqlen_q = static_cast<int32_t>(problem.seqlen_q);
+  const layout::Mask mask{static_cast<int32_t>(problem.seqlen_k),
+                          static_cast<int32_t>(problem.diagonal_left),
+                          static_cast<int32_t>(problem.diagonal_right)};
+  const int32_t first_row =
+      layout::first_tile_row(seqlen_q, config.block_m(), problem.masks_right());
+  const auto blocks_of_tile = [&](int32_t m_block) {
+    const int32_t begin = first_row + m_block * config.block_m();
+    const layout::BlockRange range = layout::block_range(
+        mask, std::max(begin, 0), std::min(begin + config.block_m(), seqlen_q), config.block_n);
+    return range.empty() ? 0 : range.end - range.begin;
+  };
+  const auto batch_heads = static_cast<int32_t>(problem.batch * problem.num_heads);
+  const auto m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
+  const int64_t kv_bytes =
+      problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
+  const int32_t section_heads =
+      layout::heads_per_section(batch_heads, kv_bytes / problem.heads_per_group());
+  const int32_t tail = layout::tail_m_blocks(batch_heads, m_blocks, section_heads,
+                                             device.num_multiprocessors, blocks_of_tile);
+  return {batch_heads, m_blocks, section_heads, tail};
+}
+
 ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& problem,
-                        TileCounter* tile_counter) {
+                        const DeviceProperties& device, TileCounter* tile_counter) {
   ForwardParams p{};
   p.seqlen_q = static_cast<int32_t>(problem.seqlen_q);
   p.seqlen_k = static_cast<int32_t>(problem.seqlen_k);
-  const int64_t kv_bytes =
-      problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
   const int64_t num_heads = config.pack_heads ? problem.num_heads_kv : problem.num_heads;
   const auto batch_heads = static_cast<int32_t>(problem.batch * num_heads);
   const auto m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
-  p.grid = layout::TileGrid(
-      batch_heads, m_blocks, 1,
-      layout::heads_per_section(batch_heads, kv_bytes / problem.heads_per_group()));
   p.num_tiles = batch_heads * m_blocks;
   p.first_tile_row = layout::first_tile_row(static_cast<int32_t>(problem.seqlen_q),
                                             config.block_m(), problem.masks_right());
@@ -236,6 +258,7 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.lse_strides = problem.lse_strides;
   p.tile_counter = tile_counter;
   if (tile_counter != nullptr) p.ticket = draw_ticket();
+  if (config.counts_tiles()) p.order = order_of(config, problem, device);
   p.q = problem.q;
   p.k = problem.k;
   p.v = problem.v;
@@ -262,7 +285,7 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
 
   const bool counts = counts_tiles(config, problem, device);
   ForwardParams params =
-      params_of(config, problem, counts ? static_cast<TileCounter*>(workspace) : nullptr);
+      params_of(config, problem, device, counts ? static_cast<TileCounter*>(workspace) : nullptr);
   const Operands operands = operands_of(config, problem);
   Reason reason;
   bool encoded = encode_tensor_map(operands.q, &params.map_q, &reason) &&

@@ -73,7 +73,10 @@ __device__ __forceinline__ float quad_sum(float value) {
 // Folds a block of scores in: rS becomes P = exp2(rS * scale_log2 - row_max), stats follow. Returns
 // whether (uniformly over the warp) rO is to be multiplied by `rescale`. (FA2, Algorithm 1, lines 8
 // to 10; the stale maximum is ours to undo in the end, as any maximum is.)
-template <bool kSkipRescale, int kCount>
+//
+// PERF: whether a maximum is too stale each lane says of its own columns; maxima of whole rows,
+// with their shuffles, are only formed where one is.
+template <bool kMayBeStale, int kCount>
 __device__ __forceinline__ bool online_softmax(float (&rS)[kCount], RowStats& stats,
                                                float scale_log2, float (&rescale)[2]) {
   float row_max[2][2] = {{rS[0], rS[1]}, {rS[2], rS[3]}};  // two chains a row
@@ -81,29 +84,29 @@ __device__ __forceinline__ bool online_softmax(float (&rS)[kCount], RowStats& st
   for (int i = 4; i < kCount; ++i) {
     row_max[i / 2 % 2][i % 2] = ptx::max_f32(row_max[i / 2 % 2][i % 2], rS[i]);
   }
-  float new_max[2];
+  float lane_max[2];
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float block_max = quad_max(ptx::max_f32(row_max[h][0], row_max[h][1]));
-    new_max[h] = ptx::max_f32(stats.row_max[h], block_max * scale_log2);
-  }
+  for (int h = 0; h < 2; ++h) lane_max[h] = ptx::max_f32(row_max[h][0], row_max[h][1]);
   bool grown = true;
-  if constexpr (kSkipRescale) {
-    grown = ptx::vote_any(new_max[0] - stats.row_max[0] > kStaleMaxLog2 ||
-                          new_max[1] - stats.row_max[1] > kStaleMaxLog2);
-    new_max[0] = grown ? new_max[0] : stats.row_max[0];
-    new_max[1] = grown ? new_max[1] : stats.row_max[1];
+  if constexpr (kMayBeStale) {
+    grown = ptx::vote_any(ptx::fma_rn(lane_max[0], scale_log2, -stats.row_max[0]) > kStaleMaxLog2 ||
+                          ptx::fma_rn(lane_max[1], scale_log2, -stats.row_max[1]) > kStaleMaxLog2);
   }
+  if (grown) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    rescale[h] = ptx::ex2_approx_ftz(stats.row_max[h] - new_max[h]);
-    stats.row_max[h] = new_max[h];
+    for (int h = 0; h < 2; ++h) {
+      const float new_max = ptx::max_f32(stats.row_max[h], quad_max(lane_max[h]) * scale_log2);
+      rescale[h] = ptx::ex2_approx_ftz(stats.row_max[h] - new_max);
+      stats.row_max[h] = new_max;
+    }
+  } else {
+    rescale[0] = rescale[1] = 1.0f;
   }
   float row_sum[2][2] = {};
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int h = i / 2 % 2;
-    rS[i] = ptx::ex2_approx_ftz(ptx::fma_rn(rS[i], scale_log2, -new_max[h]));
+    rS[i] = ptx::ex2_approx_ftz(ptx::fma_rn(rS[i], scale_log2, -stats.row_max[h]));
     row_sum[h][i % 2] += rS[i];
   }
 #pragma unroll
