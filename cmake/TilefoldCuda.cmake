@@ -82,8 +82,8 @@ endfunction()
 
 # tilefold_bound_spins(<target>)
 #
-# In builds for tests: the target's kernels trap where a wait on an mbarrier does not end (cuda/ptx/mbarrier.cuh).
-option(TILEFOLD_BOUNDED_SPINS "For tests: kernels trap where a wait on a barrier in shared memory lasts longer than 13 s" OFF)
+# In builds for tests: the target's kernels trap where a wait does not end (cuda/ptx/wait_limit.h).
+option(TILEFOLD_BOUNDED_SPINS "For tests: kernels trap where a wait for other threads lasts longer than 13 s" OFF)
 function(tilefold_bound_spins target)
   if(TILEFOLD_BOUNDED_SPINS)
     target_compile_definitions(${target} PRIVATE TILEFOLD_BOUNDED_SPINS)

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/ptx/wait_limit.h"
+
 namespace tilefold::ptx {
 
 // Adds and returns the value before. Relaxed: orders nothing else (PTX ISA 9.7.13.5, atom).
@@ -48,7 +50,29 @@ __device__ __forceinline__ uint64_t atomic_compare_and_swap_relaxed(uint64_t* ad
 
 // Waits until there is `value`, and acquires it.
 __device__ __forceinline__ void atomic_wait_acquire(const uint64_t* address, uint64_t value) {
-  while (atomic_load_acquire(address) != value) {
+  if constexpr (kWaitLimit == 0) {
+    while (atomic_load_acquire(address) != value) {
+    }
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        ".reg .u32 start, now;\n"
+        ".reg .u64 seen;\n"
+        "mov.u32 start, %%globaltimer_hi;\n"
+        "again:\n"
+        "ld.acquire.gpu.global.u64 seen, [%0];\n"
+        "setp.eq.u64 p, seen, %1;\n"
+        "@p bra done;\n"
+        "mov.u32 now, %%globaltimer_hi;\n"
+        "sub.u32 now, now, start;\n"
+        "setp.lt.u32 p, now, %2;\n"
+        "@p bra again;\n"
+        "trap;\n"
+        "done:\n"
+        "}" ::"l"(address),
+        "l"(value), "n"(kWaitLimit)
+        : "memory");
   }
 }
 

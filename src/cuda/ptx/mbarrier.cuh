@@ -9,15 +9,9 @@
 
 #include <cstdint>
 
-namespace tilefold::ptx {
+#include "cuda/ptx/wait_limit.h"
 
-// How long a wait may last before it traps, in units of 2^32 ns, 4.3 s: builds for tests turn a
-// hang into an error that way. In time, since how long one try may take is the hardware's choice.
-#if defined(TILEFOLD_BOUNDED_SPINS)
-inline constexpr uint32_t kMbarrierWaitLimit = 3;  // 8.6 to 12.9 s
-#else
-inline constexpr uint32_t kMbarrierWaitLimit = 0;  // no limit
-#endif
+namespace tilefold::ptx {
 
 // One thread initialises; fence_mbarrier_init() and a CTA barrier come before the first use.
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
@@ -45,7 +39,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint
 // time is watched in PTX: a loop that the compiler sees spills, and serialises the wgmmas around
 // it.
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
-  if constexpr (kMbarrierWaitLimit == 0) {
+  if constexpr (kWaitLimit == 0) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
@@ -75,7 +69,7 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
         "trap;\n"
         "done:\n"
         "}" ::"r"(barrier),
-        "r"(parity), "n"(kMbarrierWaitLimit)
+        "r"(parity), "n"(kWaitLimit)
         : "memory");
   }
 }
