@@ -3,14 +3,12 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
-#include <memory>
 #include <string>
+
+#include "scratch.h"
 
 namespace tilefold::python {
 namespace {
-
-constexpr size_t kWorkspaceAlignment = 256;
 
 std::string kind_of(nb::handle object) {
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
@@ -193,18 +191,14 @@ void* cuda_stream(const Adapter& adapter, nb::handle q, const DLDevice& device, 
   return reinterpret_cast<void*>(value);
 }
 
-struct FreeDeleter {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-
 // Memory for a call's scratch, where it needs any: from the arrays' library on CUDA (its allocator
 // knows the stream), from the C library on the CPU.
 class Workspace {
  public:
   void allocate(const Adapter& adapter, nb::handle q, bool is_cuda, size_t bytes) {
-    bytes_ = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    bytes_ = workspace_size(bytes);
     if (!is_cuda) {
-      host_.reset(std::aligned_alloc(kWorkspaceAlignment, bytes_));
+      host_ = allocate_on_host(bytes_);
       data_ = host_.get();
       if (data_ == nullptr) throw std::bad_alloc();
       return;
@@ -223,7 +217,7 @@ class Workspace {
   size_t bytes() const { return bytes_; }
 
  private:
-  std::unique_ptr<void, FreeDeleter> host_;
+  HostMemory host_;
   nb::object device_;
   void* data_ = nullptr;
   size_t bytes_ = 0;
