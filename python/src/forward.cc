@@ -50,8 +50,17 @@ nb::object call0(nb::handle function) {
 // Whether something records or watches PyTorch's operators, and would see none of this call.
 bool is_watched(const Adapter& adapter) {
   if (adapter.num_modes.is_none()) return false;
-  return PyObject_IsTrue(call0(adapter.num_modes).ptr()) == 1 ||
-         !call0(adapter.tracing_state).is_none();
+  const TorchState& state = adapter.torch_state;
+  const bool has_modes = state.num_modes != nullptr ? state.num_modes() != 0
+                                                    : is_true(call0(adapter.num_modes));
+  if (has_modes) return true;
+  return state.trace != nullptr ? *state.trace() != nullptr : is_true(call0(adapter.is_tracing));
+}
+
+bool gradients_are_on(const Adapter& adapter) {
+  if (!adapter.watches_gradients) return false;
+  return adapter.torch_state.grad_mode != nullptr ? adapter.torch_state.grad_mode()
+                                                  : is_true(call0(adapter.gradients_on));
 }
 
 bool in_forward_ad(const Adapter& adapter) {
@@ -325,7 +334,7 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
                     arguments.window_align, arguments.num_threads);
   }
   if (in_forward_ad(adapter)) adapter.refuse_tangents(q, k, v, out);
-  if (adapter.watches_gradients && call0(adapter.gradients_on).ptr() == Py_True) {
+  if (gradients_are_on(adapter)) {
     refuse_gradient(q, "q");
     refuse_gradient(k, "k");
     refuse_gradient(v, "v");

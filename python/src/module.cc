@@ -60,12 +60,6 @@ nb::list kernels() {
   return all;
 }
 
-bool is_true(nb::handle value) {
-  const int truth = PyObject_IsTrue(value.ptr());
-  if (truth < 0) throw nb::python_error();
-  return truth != 0;
-}
-
 // The arguments of a forward call beside q, k and v, by the names that tilefold.attention() gives
 // them and in the order of forward()'s.
 constexpr int kNumArrays = 3;
