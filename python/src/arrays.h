@@ -16,10 +16,10 @@ namespace nb = nanobind;
 //
 // PERF: through their Python wrappers the three take 0.15 to 0.3 us.
 struct TorchState {
-  bool (*grad_mode)() = nullptr;               // at::GradMode::is_enabled()
-  int64_t (*num_modes)() = nullptr;            // c10::impl::TorchDispatchModeTLS::stack_len()
-  const void* const* (*trace)() = nullptr;     // torch::jit::tracer::getTracingState(): a reference
-                                               // to a shared_ptr, whose first word is the pointer
+  bool (*grad_mode)() = nullptr;            // at::GradMode::is_enabled()
+  int64_t (*num_modes)() = nullptr;         // c10::impl::TorchDispatchModeTLS::stack_len()
+  const void* const* (*trace)() = nullptr;  // torch::jit::tracer::getTracingState(): a reference
+                                            // to a shared_ptr, whose first word is the pointer
 };
 
 // What is known of one array type. Made by tilefold._arrays.adapt(type) the first time that the

@@ -51,8 +51,8 @@ nb::object call0(nb::handle function) {
 bool is_watched(const Adapter& adapter) {
   if (adapter.num_modes.is_none()) return false;
   const TorchState& state = adapter.torch_state;
-  const bool has_modes = state.num_modes != nullptr ? state.num_modes() != 0
-                                                    : is_true(call0(adapter.num_modes));
+  const bool has_modes =
+      state.num_modes != nullptr ? state.num_modes() != 0 : is_true(call0(adapter.num_modes));
   if (has_modes) return true;
   return state.trace != nullptr ? *state.trace() != nullptr : is_true(call0(adapter.is_tracing));
 }

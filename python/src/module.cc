@@ -63,9 +63,9 @@ nb::list kernels() {
 // The arguments of a forward call beside q, k and v, by the names that tilefold.attention() gives
 // them and in the order of forward()'s.
 constexpr int kNumArrays = 3;
-constexpr const char* kOptions[] = {"causal", "window",       "scale",     "return_lse",
-                                    "empty_row_lse", "out",   "stream",    "layout",
-                                    "kernel", "window_align", "num_threads"};
+constexpr const char* kOptions[] = {"causal",        "window",       "scale",      "return_lse",
+                                    "empty_row_lse", "out",          "stream",     "layout",
+                                    "kernel",        "window_align", "num_threads"};
 constexpr int kNumOptions = std::size(kOptions);
 constexpr int kNumArguments = kNumArrays + kNumOptions;
 
