@@ -29,6 +29,11 @@ const ExchangeApi* exchange_api(nb::handle type) {
   return api->view_object != nullptr && api->current_stream != nullptr ? api : nullptr;
 }
 
+template <typename Function>
+void read_address(nb::handle address, Function* function) {
+  *function = reinterpret_cast<Function>(nb::cast<uintptr_t>(address));
+}
+
 Adapter make_adapter(nb::handle type) {
   const nb::object made = nb::module_::import_("tilefold._arrays").attr("adapt")(type);
   Adapter adapter;
@@ -42,7 +47,7 @@ Adapter make_adapter(nb::handle type) {
   adapter.redirect = attribute(made, "redirect");
   adapter.gradients_on = attribute(made, "gradients_on");
   adapter.num_modes = attribute(made, "num_modes");
-  adapter.tracing_state = attribute(made, "tracing_state");
+  adapter.is_tracing = attribute(made, "is_tracing");
   adapter.intercepted = attribute(made, "intercepted");
   adapter.forward_ad = attribute(made, "forward_ad");
   adapter.refuse_tangents = attribute(made, "refuse_tangents");
@@ -55,11 +60,23 @@ Adapter make_adapter(nb::handle type) {
     adapter.float32 = dtypes[2];
   }
   adapter.watches_gradients = !adapter.gradients_on.is_none();
+  const nb::object native = attribute(made, "native");
+  if (!native.is_none()) {
+    read_address(native[0], &adapter.torch_state.grad_mode);
+    read_address(native[1], &adapter.torch_state.num_modes);
+    read_address(native[2], &adapter.torch_state.trace);
+  }
   adapter.api = nb::cast<bool>(attribute(made, "use_exchange_api")) ? exchange_api(type) : nullptr;
   return adapter;
 }
 
 }  // namespace
+
+bool is_true(nb::handle value) {
+  const int truth = PyObject_IsTrue(value.ptr());
+  if (truth < 0) throw nb::python_error();
+  return truth != 0;
+}
 
 const Adapter& adapter_of(nb::handle array, const char* name) {
   // The interpreter's lock guards the cache. Nothing in it is ever removed (each key holds a

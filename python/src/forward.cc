@@ -3,14 +3,12 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
-#include <memory>
 #include <string>
+
+#include "scratch.h"
 
 namespace tilefold::python {
 namespace {
-
-constexpr size_t kWorkspaceAlignment = 256;
 
 std::string kind_of(nb::handle object) {
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
@@ -52,8 +50,17 @@ nb::object call0(nb::handle function) {
 // Whether something records or watches PyTorch's operators, and would see none of this call.
 bool is_watched(const Adapter& adapter) {
   if (adapter.num_modes.is_none()) return false;
-  return PyObject_IsTrue(call0(adapter.num_modes).ptr()) == 1 ||
-         !call0(adapter.tracing_state).is_none();
+  const TorchState& state = adapter.torch_state;
+  const bool has_modes =
+      state.num_modes != nullptr ? state.num_modes() != 0 : is_true(call0(adapter.num_modes));
+  if (has_modes) return true;
+  return state.trace != nullptr ? *state.trace() != nullptr : is_true(call0(adapter.is_tracing));
+}
+
+bool gradients_are_on(const Adapter& adapter) {
+  if (!adapter.watches_gradients) return false;
+  return adapter.torch_state.grad_mode != nullptr ? adapter.torch_state.grad_mode()
+                                                  : is_true(call0(adapter.gradients_on));
 }
 
 bool in_forward_ad(const Adapter& adapter) {
@@ -193,18 +200,14 @@ void* cuda_stream(const Adapter& adapter, nb::handle q, const DLDevice& device, 
   return reinterpret_cast<void*>(value);
 }
 
-struct FreeDeleter {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-
 // Memory for a call's scratch, where it needs any: from the arrays' library on CUDA (its allocator
 // knows the stream), from the C library on the CPU.
 class Workspace {
  public:
   void allocate(const Adapter& adapter, nb::handle q, bool is_cuda, size_t bytes) {
-    bytes_ = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    bytes_ = workspace_size(bytes);
     if (!is_cuda) {
-      host_.reset(std::aligned_alloc(kWorkspaceAlignment, bytes_));
+      host_ = allocate_on_host(bytes_);
       data_ = host_.get();
       if (data_ == nullptr) throw std::bad_alloc();
       return;
@@ -223,7 +226,7 @@ class Workspace {
   size_t bytes() const { return bytes_; }
 
  private:
-  std::unique_ptr<void, FreeDeleter> host_;
+  HostMemory host_;
   nb::object device_;
   void* data_ = nullptr;
   size_t bytes_ = 0;
@@ -331,7 +334,7 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
                     arguments.window_align, arguments.num_threads);
   }
   if (in_forward_ad(adapter)) adapter.refuse_tangents(q, k, v, out);
-  if (adapter.watches_gradients && call0(adapter.gradients_on).ptr() == Py_True) {
+  if (gradients_are_on(adapter)) {
     refuse_gradient(q, "q");
     refuse_gradient(k, "k");
     refuse_gradient(v, "v");

@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
 
+#include "scratch.h"
+
 namespace tilefold::python {
 namespace {
 
-constexpr size_t kWorkspaceAlignment = 256;
 constexpr size_t kXlaAlignment = 16;  // the most that XLA promises for a handler's scratch
 
 xla::Error* error(const xla::CallFrame& frame, xla::ErrorCode code, const char* message) {
@@ -153,10 +153,6 @@ tilefold_options options_of(const Settings& settings) {
   return options;
 }
 
-struct FreeDeleter {
-  void operator()(void* pointer) const { std::free(pointer); }
-};
-
 xla::Error* run(xla::CallFrame* frame, DLDevice device, void* stream) {
   Settings settings;
   Tensor q, k, v, o, lse;
@@ -184,13 +180,13 @@ xla::Error* run(xla::CallFrame* frame, DLDevice device, void* stream) {
   status = tilefold_forward_workspace_bytes(&q.tensor, &k.tensor, &v.tensor, &o.tensor, lse_tensor,
                                             &options, &bytes);
   if (status != TILEFOLD_OK) return error(*frame, status);
-  bytes = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  bytes = workspace_size(bytes);
   const auto run_with = [&](void* workspace) {
     return tilefold_forward(&q.tensor, &k.tensor, &v.tensor, &o.tensor, lse_tensor, &options,
                             workspace, bytes, stream);
   };
   if (device.device_type == kDLCPU) {
-    const std::unique_ptr<void, FreeDeleter> host(std::aligned_alloc(kWorkspaceAlignment, bytes));
+    const HostMemory host = allocate_on_host(bytes);
     if (host == nullptr) {
       return error(*frame, xla::ErrorCode::kResourceExhausted,
                    "host memory for scratch could not be had");

@@ -2,6 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <tilefold/tilefold.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "forward.h"
 #include "jax_ffi.h"
 #include "layouts.h"
@@ -57,29 +60,19 @@ nb::list kernels() {
   return all;
 }
 
-bool is_true(nb::handle value) {
-  const int truth = PyObject_IsTrue(value.ptr());
-  if (truth < 0) throw nb::python_error();
-  return truth != 0;
-}
+// The arguments of a forward call beside q, k and v, by the names that tilefold.attention() gives
+// them and in the order of forward()'s.
+constexpr int kNumArrays = 3;
+constexpr const char* kOptions[] = {"causal",        "window",       "scale",      "return_lse",
+                                    "empty_row_lse", "out",          "stream",     "layout",
+                                    "kernel",        "window_align", "num_threads"};
+constexpr int kNumOptions = std::size(kOptions);
+constexpr int kNumArguments = kNumArrays + kNumOptions;
 
-// forward(q, k, v, causal, window, scale, return_lse, empty_row_lse, out, stream, layout, kernel,
-// window_align, num_threads), all by position; forward_of_operator() likewise.
-//
-// PERF: called by CPython itself; nanobind would look for names and overloads at each call.
-template <Entry entry>
-PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  if (count != 14) {
-    PyErr_Format(PyExc_TypeError, "forward() takes 14 arguments, %zd are given", count);
-    return nullptr;
-  }
+template <typename Call>
+PyObject* guarded(const Call& call) {
   try {
-    const Arguments arguments = {values[3],  values[4],  values[5],  values[7],
-                                 values[10], values[11], values[12], values[13]};
-    return forward(values[0], values[1], values[2], arguments, is_true(values[6]), values[8],
-                   values[9], entry)
-        .release()
-        .ptr();
+    return call();
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const nb::builtin_exception& error) {
@@ -93,6 +86,87 @@ PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t coun
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
   return nullptr;
+}
+
+PyObject* run(PyObject* const* values, Entry entry) {
+  return guarded([&] {
+    const Arguments arguments = {values[3],  values[4],  values[5],  values[7],
+                                 values[10], values[11], values[12], values[13]};
+    return forward(values[0], values[1], values[2], arguments, is_true(values[6]), values[8],
+                   values[9], entry)
+        .release()
+        .ptr();
+  });
+}
+
+bool have_count(const char* name, Py_ssize_t wanted, Py_ssize_t count) {
+  if (count == wanted) return true;
+  PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments, %zd are given", name, wanted, count);
+  return false;
+}
+
+// forward(q, k, v, causal, window, scale, return_lse, empty_row_lse, out, stream, layout, kernel,
+// window_align, num_threads), all by position; forward_of_operator() likewise.
+//
+// PERF: called by CPython itself; nanobind would look for names and overloads at each call.
+template <Entry entry>
+PyObject* forward_vectorcall(PyObject*, PyObject* const* values, Py_ssize_t count) {
+  if (!have_count("forward", kNumArguments, count)) return nullptr;
+  return run(values, entry);
+}
+
+// What forward_with_defaults() was told: the options' names, interned, and their defaults.
+struct Defaults {
+  nb::object names[kNumOptions];
+  nb::object values[kNumOptions];
+};
+Defaults& defaults() {
+  static auto& kept = *new Defaults;  // outlives the interpreter
+  return kept;
+}
+
+int index_of(const Defaults& known, PyObject* name) {
+  for (int i = 0; i < kNumOptions; ++i) {  // keywords in a program's text are interned
+    if (known.names[i].ptr() == name) return i;
+  }
+  for (int i = 0; i < kNumOptions; ++i) {
+    if (PyUnicode_Compare(known.names[i].ptr(), name) == 0) return i;
+  }
+  return -1;
+}
+
+// forward() with q, k and v by position and the rest in a dict of those that differ from their
+// defaults.
+PyObject* forward_by_name_vectorcall(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  if (!have_count("forward_by_name", kNumArrays + 1, count)) return nullptr;
+  const Defaults& known = defaults();
+  PyObject* values[kNumArguments];
+  std::copy(given, given + kNumArrays, values);
+  for (int i = 0; i < kNumOptions; ++i) values[kNumArrays + i] = known.values[i].ptr();
+  PyObject* name = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t place = 0; PyDict_Next(given[kNumArrays], &place, &name, &value);) {
+    const int index = index_of(known, name);
+    if (index < 0) {
+      return PyErr_Format(PyExc_TypeError, "attention() got an unexpected keyword argument '%U'",
+                          name);
+    }
+    values[kNumArrays + index] = value;
+  }
+  return run(values, Entry::kUser);
+}
+
+nb::object forward_with_defaults(nb::dict values) {
+  Defaults& kept = defaults();
+  for (int i = 0; i < kNumOptions; ++i) {
+    kept.names[i] = nb::steal(PyUnicode_InternFromString(kOptions[i]));
+    kept.values[i] = values[kept.names[i]];
+  }
+  static PyMethodDef definition = {
+      "forward_by_name",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&forward_by_name_vectorcall)),
+      METH_FASTCALL, "Runs the call: q, k, v, and a dict of the options that are given."};
+  return nb::steal(PyCFunction_NewEx(&definition, nullptr, nullptr));
 }
 
 template <Entry entry>
@@ -112,6 +186,7 @@ NB_MODULE(_core, m) {
   m.def("kernels", &kernels);
   add_forward<Entry::kUser>(m, "forward");
   add_forward<Entry::kOperator>(m, "forward_of_operator");
+  m.def("forward_with_defaults", &forward_with_defaults, nb::arg("values"));
   m.def(
       "explain",
       [](nb::handle q, nb::handle k, nb::handle v, nb::handle causal, nb::handle window,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -225,6 +229,93 @@ def test_traces_record_the_call() -> None:
         tilefold.attention(q, q, q)
     with Log(), pytest.raises(ValueError, match="out: its shape"):
         tilefold.attention(q, q, q, out=torch.empty(3, 2, 6, 8))
+
+
+def test_pytorchs_own_functions_answer_as_their_wrappers_do() -> None:
+    from tilefold import _arrays
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Nothing(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+            return function(*args, **(kwargs or {}))
+
+    addresses = _arrays._native_questions(torch)
+    if 0 in addresses:
+        pytest.skip("this PyTorch has no functions of these names: its wrappers are asked")
+    grad_mode = ctypes.CFUNCTYPE(ctypes.c_bool)(addresses[0])
+    num_modes = ctypes.CFUNCTYPE(ctypes.c_int64)(addresses[1])
+    trace = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p))(addresses[2])
+    for on in (True, False):
+        with torch.set_grad_enabled(on):
+            assert grad_mode() == on
+    with torch.inference_mode():
+        assert not grad_mode()
+    assert num_modes() == 0
+    with Nothing(), Nothing():
+        assert num_modes() == 2
+    seen = []
+
+    def traced(x: Any) -> Any:
+        seen.append(trace()[0])
+        return x + 1
+
+    torch.jit.trace(traced, (torch.ones(1),), check_trace=False)
+    assert seen[-1] and trace()[0] is None
+
+
+def run_apart(code: str) -> None:
+    """Runs a program in a process of its own; its last line is "as said"."""
+    paths = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(tilefold.__file__))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.stdout.strip().endswith("as said"), done.stderr
+
+
+def test_without_pytorchs_own_functions() -> None:
+    """A PyTorch that has none of these names; in another process, since adapters are kept."""
+    run_apart(
+        """
+import torch
+from tilefold import _arrays
+_arrays._native_questions = lambda torch: (0, 0, 0)
+import test_torch
+test_torch.test_matches_float64("cpu", torch.float32, "top_left")
+test_torch.test_gradients_are_refused_unless_off()
+test_torch.test_traces_record_the_call()
+test_torch.test_inference_mode_tensors()
+print("as said")
+"""
+    )
+
+
+def test_compiled_before_the_first_call() -> None:
+    """PyTorch imported after tilefold, and the first call a compiled one."""
+    run_apart(
+        """
+import tilefold
+import torch
+def call(q):
+    return tilefold.attention(q, q, q, causal=True) + 1
+compiled = torch.compile(call, fullgraph=True, backend="eager")
+q = torch.randn(1, 2, 6, 8)
+first = compiled(q)
+for _ in range(2):
+    assert torch.equal(first, call(q)) and torch.equal(first, compiled(q))
+print("as said")
+"""
+    )
+
+
+def test_unknown_and_missing_arguments() -> None:
+    q = normal(1, 2, 6, 8)
+    with pytest.raises(TypeError, match="attention.. got an unexpected keyword argument 'mask'"):
+        tilefold.attention(q, q, q, mask=None)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'v'"):
+        tilefold.attention(q, q)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="takes 3 positional arguments but 4"):
+        tilefold.attention(q, q, q, True)  # type: ignore[call-overload]
 
 
 def test_forward_mode_ad_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -30,8 +32,11 @@ class Adapter:
     gradients_on: Optional[Callable[[], bool]] = None
     num_modes: Optional[Callable[[], int]] = None
     """How many of PyTorch's dispatch modes are on; None for arrays whose calls they see anyway."""
-    tracing_state: Optional[Callable[[], Any]] = None
-    """None unless torch.jit.trace is recording."""
+    is_tracing: Optional[Callable[[], bool]] = None
+    """Whether torch.jit.trace is recording."""
+    native: Optional[Tuple[int, int, int]] = None
+    """Addresses of the functions behind `gradients_on`, `num_modes` and, but for its result, behind
+    `is_tracing`; 0: unknown."""
     intercepted: Optional[Callable[..., Any]] = None
     """Called with forward()'s arguments in its place where a mode or a trace is on."""
     forward_ad: Optional[Dict[str, Any]] = None
@@ -77,6 +82,25 @@ def _no_stream(array: Any, stream: Any) -> int:
     return 0
 
 
+def _native_questions(torch: Any) -> Tuple[int, int, int]:
+    """Addresses in PyTorch's libraries, by the names that their C++ functions have there; no copy of
+    a library is loaded that is not loaded already."""
+
+    def address(library: str, name: str) -> int:
+        path = os.path.join(os.path.dirname(torch.__file__), "lib", library)
+        try:
+            function = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), name)
+        except (AttributeError, OSError, TypeError):
+            return 0
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    return (
+        address("libc10.so", "_ZN3c108GradMode10is_enabledEv"),
+        address("libc10.so", "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
+        address("libtorch_cpu.so", "_ZN5torch3jit6tracer15getTracingStateEv"),
+    )
+
+
 def _torch_adapter(torch: Any, kind: type) -> Adapter:
     plain = kind in (torch.Tensor, torch.nn.Parameter)
 
@@ -105,6 +129,9 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def current_stream(array: Any, stream: Any) -> int:
         return int(torch.cuda.current_stream(array.device).cuda_stream)
 
+    def is_tracing() -> bool:
+        return torch._C._get_tracing_state() is not None
+
     from torch.autograd import forward_ad
 
     # What PyTorch's own generated code allocates with; a subclass goes through the dispatcher.
@@ -127,7 +154,8 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
         gradients_on=torch.is_grad_enabled,
         # What records or watches operators sees a plain tensor's call as one, too.
         num_modes=torch._C._len_torch_dispatch_stack if plain else None,
-        tracing_state=torch._C._get_tracing_state if plain else None,
+        is_tracing=is_tracing if plain else None,
+        native=_native_questions(torch),
         intercepted=redirect if plain else None,
         forward_ad=vars(forward_ad),
         refuse_tangents=refuse_tangents,

@@ -1,6 +1,6 @@
 # The extension module; not a public interface.
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 has_cuda: bool
 
@@ -41,6 +41,7 @@ def forward_of_operator(
     num_threads: int,
     /,
 ) -> Any: ...
+def forward_with_defaults(values: Any) -> Callable[[Any, Any, Any, Dict[str, Any]], Any]: ...
 def explain(
     q: Any,
     k: Any,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import List
 
 SKIPPED = 77
-NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "cmake>=3.26", "ninja", "numpy", "ml_dtypes", "pytest"]
+NEEDED = ["scikit-build-core>=0.11", "nanobind>=2.4", "cmake>=3.26", "ninja", "numpy", "ml_dtypes", "pytest"]
 
 
 def skip(reason: str) -> int:
