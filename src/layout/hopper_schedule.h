@@ -54,7 +54,7 @@ TILEFOLD_HOST_DEVICE constexpr TileCoord tile_of(const LongestFirst& order, uint
           order.tail - 1 - static_cast<int32_t>(rest), 0};
 }
 
-// How many row tiles of each head to keep for the end: enough for half of what the CTAs can be
+// How many row tiles of each head to keep for the end: enough for a third of what the CTAs can be
 // apart when they have done the rest, a longest tile; and none that is longer than half of that.
 // Where one section holds all heads the order is the same without. `blocks` gives the key blocks
 // that a row tile visits.
@@ -88,14 +88,13 @@ TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t 
 }
 
 // Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
-// on an H200 32 is best or tied from N = 1024 on; heads of short sequences may be more, up to some
-// 16 MB (2 to 3 % at N = 512), beyond which they push each other out of L2; fewer end on uneven
-// tails (docs/devlog.md, "sm90: the Hopper kernel").
-TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int32_t num_batch_heads,
-                                                         int64_t kv_bytes_per_head = 1 << 20) {
+// some 16 MB stay in L2 while their tiles are worked on; on an H200 at N = 1024 and 2048 fewer than
+// 16 heads cost 1 to 4 %, sections of 64 heads up to 6 % (docs/devlog.md, "Tiles kept for the
+// end").
+TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int64_t kv_bytes_per_head) {
   constexpr int64_t kSectionBytes = 16 << 20;
-  constexpr int32_t kMost = 256;
   constexpr int32_t kLeast = 16;
+  constexpr int32_t kMost = 256;
   const int64_t fitting = kSectionBytes / (kv_bytes_per_head > 0 ? kv_bytes_per_head : 1);
   return fitting < kLeast ? kLeast : fitting > kMost ? kMost : static_cast<int32_t>(fitting);
 }

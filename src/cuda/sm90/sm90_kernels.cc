@@ -226,8 +226,7 @@ layout::LongestFirst order_of(const ForwardConfig& config, const ForwardProblem&
   const auto m_blocks = static_cast<int32_t>(num_m_blocks(config, problem));
   const int64_t kv_bytes =
       problem.seqlen_k * (problem.head_dim + problem.head_dim_v) * dtype_bytes(problem.dtype);
-  const int32_t section_heads =
-      layout::heads_per_section(batch_heads, kv_bytes / problem.heads_per_group());
+  const int32_t section_heads = layout::heads_per_section(kv_bytes / problem.heads_per_group());
   const int32_t tail = layout::tail_m_blocks(batch_heads, m_blocks, section_heads,
                                              device.num_multiprocessors, blocks_of_tile);
   return {batch_heads, m_blocks, section_heads, tail};
