@@ -557,6 +557,17 @@ uint32_t atomic_add(uint32_t* address, uint32_t value, const Site& site) {
   return before;
 }
 
+// Of several lanes, in any order: no hazard, as ordinary writes would be.
+void atomic_store(void* address, const void* value, int bytes, const Site& site) {
+  Machine& machine = *g_machine;
+  Lane& lane = machine.lane();
+  const SiteId id = machine.intern(site);
+  if (!machine.check_global(lane, id, address, bytes, bytes, false)) return;
+  machine.record_access(lane, Op::kStoreGlobal, id, true, bytes,
+                        reinterpret_cast<uintptr_t>(address));
+  std::memcpy(address, value, static_cast<size_t>(bytes));
+}
+
 void wait_forever(const Site& site) {
   Machine& machine = *g_machine;
   machine.hazard(HazardKind::kDeadlock, machine.lane(), machine.intern(site),

@@ -58,6 +58,7 @@ void wgmma(int n, bool bfloat, float* d, const uint32_t* a_registers, uint64_t a
 void setmaxnreg(int registers, bool increase, const Site& site);
 bool elect_one(const Site& site);
 uint32_t atomic_add(uint32_t* address, uint32_t value, const Site& site);
+void atomic_store(void* address, const void* value, int bytes, const Site& site);
 [[noreturn]] void wait_forever(const Site& site);  // for what no lane of this CTA will bring
 
 void count_op(Op op);  // lane-level bookkeeping of arithmetic

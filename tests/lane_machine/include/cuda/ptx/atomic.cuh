@@ -15,15 +15,15 @@ inline uint32_t atomic_add_relaxed(uint32_t* address, uint32_t value, Site site 
 }
 
 inline void atomic_store_relaxed(uint32_t* address, uint32_t value, Site site = Site::current()) {
-  device::store_global(address, &value, 4, site);
+  device::atomic_store(address, &value, 4, site);
 }
 
 inline void atomic_store_relaxed(uint64_t* address, uint64_t value, Site site = Site::current()) {
-  device::store_global(address, &value, 8, site);
+  device::atomic_store(address, &value, 8, site);
 }
 
 inline void atomic_store_release(uint64_t* address, uint64_t value, Site site = Site::current()) {
-  device::store_global(address, &value, 8, site);
+  device::atomic_store(address, &value, 8, site);
 }
 
 inline uint64_t atomic_load_acquire(const uint64_t* address, Site site = Site::current()) {
@@ -36,7 +36,7 @@ inline uint64_t atomic_load_acquire(const uint64_t* address, Site site = Site::c
 inline uint64_t atomic_compare_and_swap_relaxed(uint64_t* address, uint64_t expected,
                                                 uint64_t desired, Site site = Site::current()) {
   const uint64_t before = atomic_load_acquire(address, site);
-  if (before == expected) device::store_global(address, &desired, 8, site);
+  if (before == expected) device::atomic_store(address, &desired, 8, site);
   return before;
 }
 
