@@ -265,8 +265,8 @@ def test_pytorchs_own_functions_answer_as_their_wrappers_do() -> None:
 
 def run_apart(code: str) -> None:
     """Runs a program in a process of its own; its last line is "as said"."""
-    paths = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(tilefold.__file__))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    paths = [os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
     )
