@@ -113,6 +113,55 @@ TEST_P(CallTest, CapturedIntoAGraphAndReplayedWithOtherInputs) {
   ASSERT_CUDA(cudaGraphDestroy(graph));
 }
 
+// Rows that hand their tiles out one by one count them in the workspace, which holds anything:
+// bytes of the test's, what the call before left, or what a replay of the same launch did.
+TEST_P(CallTest, TilesAreCountedAnewByEveryCallAndReplay) {
+  Case c = ordinary_case(45);
+  c.heads = c.heads_kv = 150;  // in two sections, so that some tiles are kept for the end
+  Instance instance = reference::make_instance(c);
+  DeviceProblem problem(instance, GetParam().name.c_str());
+  if (!prepare(&problem)) return;
+  if (problem.workspace_bytes == 0) GTEST_SKIP() << "the row counts no tiles";
+  Stream stream;
+  ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
+  ASSERT_TRUE(problem.download(&instance, stream.handle));
+  expect_right(instance, "the first call");
+
+  Instance again = reference::make_instance(c);
+  const auto expect_same = [&](const char* what) {
+    ASSERT_TRUE(problem.download(&again, stream.handle)) << what;
+    EXPECT_TRUE(reference::same_bits(instance.o, again.o)) << what;
+    problem.poison_outputs(again, stream.handle);
+  };
+  const auto fill_workspace = [&](int byte) {
+    return cudaMemsetAsync(problem.workspace.data(), byte, problem.workspace_bytes, stream.handle);
+  };
+  problem.poison_outputs(again, stream.handle);
+  for (const int byte : {0x00, 0xff, 0x3c}) {
+    ASSERT_CUDA(fill_workspace(byte));
+    ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
+    expect_same("a call on a filled workspace");
+    ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
+    expect_same("a call on what the last one left");
+  }
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeGlobal));
+  const tilefold_status status = problem.forward(stream.handle);
+  ASSERT_CUDA(cudaStreamEndCapture(stream.handle, &graph));
+  ASSERT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
+  ASSERT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  for (int replay = 0; replay < 20; ++replay) {
+    if (replay % 5 == 4) {
+      ASSERT_CUDA(fill_workspace(replay));
+    }
+    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    expect_same("a replay");
+  }
+  ASSERT_CUDA(cudaGraphExecDestroy(executable));
+  ASSERT_CUDA(cudaGraphDestroy(graph));
+}
+
 TEST_P(CallTest, TwoHostThreadsOnOneDevice) {
   constexpr int kThreads = 2;
   constexpr int kCalls = 40;
