@@ -24,6 +24,23 @@ class CallTest : public RowTest {
     return c;
   }
 
+  // More tiles than a GPU has multiprocessors, under a mask: rows whose CTAs count their tiles do
+  // so here alone.
+  Case many_tiles_case(uint64_t seed) const {
+    Case c = base_case(GetParam(), 2, 310, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
+    c.heads = 400;
+    c.heads_kv = 2;
+    c.seed = seed;
+    return c;
+  }
+
+  Case case_of(bool many_tiles, uint64_t seed) const {
+    return many_tiles ? many_tiles_case(seed) : ordinary_case(seed);
+  }
+
+  void check_replays(bool many_tiles);
+  void check_repetitions(bool many_tiles);
+
   // True if the row serves the problem; counts either way.
   bool prepare(DeviceProblem* problem) {
     const tilefold_status status = problem->prepare();
@@ -88,8 +105,8 @@ TEST_P(CallTest, DoesNotWaitForTheStream) {
   expect_right(instance, "on a stream that was held up");
 }
 
-TEST_P(CallTest, CapturedIntoAGraphAndReplayedWithOtherInputs) {
-  Instance instance = reference::make_instance(ordinary_case(4));
+void CallTest::check_replays(bool many_tiles) {
+  Instance instance = reference::make_instance(case_of(many_tiles, 4));
   DeviceProblem problem(instance, GetParam().name.c_str());
   if (!prepare(&problem)) return;
   Stream stream;
@@ -101,16 +118,24 @@ TEST_P(CallTest, CapturedIntoAGraphAndReplayedWithOtherInputs) {
   ASSERT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
   ASSERT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
   for (uint64_t seed = 5; seed < 9; ++seed) {
-    Instance other = reference::make_instance(ordinary_case(seed));
+    Instance other = reference::make_instance(case_of(many_tiles, seed));
     problem.upload_inputs(other, stream.handle);
+    // No state is kept, after a call of its own with the same workspace nor after itself.
+    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
+    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
     problem.poison_outputs(other, stream.handle);
     ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
-    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));  // twice in a row: no state is kept
     EXPECT_TRUE(problem.download(&other, stream.handle));
     expect_right(other, "replay " + std::to_string(seed));
   }
   ASSERT_CUDA(cudaGraphExecDestroy(executable));
   ASSERT_CUDA(cudaGraphDestroy(graph));
+}
+
+TEST_P(CallTest, CapturedIntoAGraphAndReplayedWithOtherInputs) {
+  check_replays(false);
+  check_replays(true);
 }
 
 // Rows that hand their tiles out one by one count them in the workspace, which holds anything:
@@ -219,13 +244,13 @@ TEST_P(CallTest, RunsOnTheTensorsDeviceAndLeavesTheCurrentOne) {
 
 // Bits of the outputs, compared call by call while other streams keep the GPU busy with the row's
 // own kernel on another problem.
-TEST_P(CallTest, AThousandRepetitionsUnderLoadGiveTheSameBits) {
+void CallTest::check_repetitions(bool many_tiles) {
   constexpr int kRepetitions = 1000;
   constexpr int kBurst = 10;
-  Instance instance = reference::make_instance(ordinary_case(40));
+  Instance instance = reference::make_instance(case_of(many_tiles, 40));
   DeviceProblem problem(instance, GetParam().name.c_str());
   if (!prepare(&problem)) return;
-  Case load_case = ordinary_case(41);
+  Case load_case = case_of(many_tiles, 41);
   load_case.batch = 8;
   load_case.causal = TILEFOLD_CAUSAL_NONE;
   Instance load_instance = make_fast_instance(load_case);
@@ -237,7 +262,7 @@ TEST_P(CallTest, AThousandRepetitionsUnderLoadGiveTheSameBits) {
   ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
   ASSERT_TRUE(problem.download(&instance, stream.handle));
   expect_right(instance, "the first of the repetitions");
-  Instance again = reference::make_instance(ordinary_case(40));
+  Instance again = reference::make_instance(case_of(many_tiles, 40));
   int different = 0;
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
     if (has_load && repetition % kBurst == 0) {
@@ -254,6 +279,11 @@ TEST_P(CallTest, AThousandRepetitionsUnderLoadGiveTheSameBits) {
   }
   EXPECT_EQ(0, different) << "of " << kRepetitions << " repetitions";
   ASSERT_CUDA(cudaDeviceSynchronize());
+}
+
+TEST_P(CallTest, AThousandRepetitionsUnderLoadGiveTheSameBits) {
+  check_repetitions(false);
+  check_repetitions(true);
 }
 
 // Small enough for racecheck: a tile that visits so many key blocks that every buffer is used
@@ -392,13 +422,10 @@ TEST_P(RefusalTest, ADtypeOrHeadDimThatTheRowDoesNotServeLaunchesNothing) {
 TEST_P(RefusalTest, AWorkspaceTooSmallOrMisalignedLaunchesNothing) {
   // What makes rows ask for a workspace: so few tiles that their keys are split, and under a mask
   // more tiles than a GPU has multiprocessors.
-  Case few_tiles = base_case(GetParam(), 64, 1500);
-  Case many_tiles = base_case(GetParam(), 2, 310, causal_if_served(TILEFOLD_CAUSAL_BOTTOM_RIGHT));
-  many_tiles.heads = 400;
-  many_tiles.heads_kv = 2;
+  const Case few_tiles = base_case(GetParam(), 64, 1500);
   Case c;
   bool needed = false;
-  for (const Case& candidate : {few_tiles, many_tiles}) {
+  for (const Case& candidate : {few_tiles, many_tiles_case(0)}) {
     if (needed) break;
     Instance probe = reference::make_instance(candidate);
     DeviceProblem problem(probe, GetParam().name.c_str());
