@@ -99,7 +99,7 @@ class KernelDigestsTest(unittest.TestCase):
         self.assertEqual(before, python_digest())
         for name, old, new in (
             ("tilefold/_attention.py", "run: Any = _core.forward", "run: Any = None"),
-            ("src/forward.cc", "kWorkspaceAlignment = 256", "kWorkspaceAlignment = 16"),
+            ("src/scratch.h", "kWorkspaceAlignment = 256", "kWorkspaceAlignment = 16"),
         ):
             file = self.root / "python" / name
             text = file.read_text(encoding="utf-8")
