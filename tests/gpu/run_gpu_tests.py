@@ -4,7 +4,8 @@
 Runs the test program in several processes at once, a test on all rows of a dtype in each, and beside them
 a few of its cases under compute-sanitizer where that is installed: memcheck on a small subset, racecheck
 on a smaller one. Then notes, for every kernel row that ran, the GPU, the date, the commit, a digest of the
-row's sources and the tests it passed. Rows that did not run keep what the record says of them.
+row's sources and the tests it passed. Rows that did not run keep what the record says of them; --rows makes
+several shorter runs of a long one.
 
 The program may have been built elsewhere: it and the digests that its build left beside it
 (<program>.digests.json) are all that is needed; without them, the sources beside this script stand for those
@@ -125,8 +126,15 @@ def run_all(arguments):
     return rows, seconds, bad
 
 
+def of_rows(test_filter, rows):
+    """The same tests of rows whose names match a glob alone."""
+    return ":".join(f"{test.rstrip('*')}*/{rows}" for test in test_filter.split(":"))
+
+
 def sanitize_with(tool, name, test_filter, arguments):
     """What one tool said."""
+    if arguments.rows:
+        test_filter = of_rows(test_filter, arguments.rows)
     command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
     command += [arguments.program, f"--gtest_filter={test_filter}"]
     environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
@@ -203,7 +211,7 @@ def write_record(arguments, results, sanitizers):
     if arguments.record.exists():
         record.update(json.loads(arguments.record.read_text(encoding="utf-8")))
     run = provenance(arguments)
-    run_id = f"{run['date']} {run['commit']}"
+    run_id = " ".join(part for part in (run["date"], run["commit"], arguments.rows) if part)
     run["sanitizers"] = sanitizers or {"none": "compute-sanitizer was not run"}
     digests = built_digests(arguments.program)
     record["rows"].update(row_entries(results, run_id, digests))
@@ -226,6 +234,7 @@ def main():
     add("--commit", default="", help="commit to name in the record where there is no git")
     add("--jobs", type=int, default=min(12, os.cpu_count() or 1), help="test processes at a time")
     add("--filter", default="*", help="tests to run, as --gtest_filter takes them")
+    add("--rows", default="", metavar="GLOB", help="rows to run all tests of, such as 'sm90_fp16_*'")
     add("--timeout", type=float, default=480, help="seconds that a process may take")
     add("--times", action="store_true", help="print the tests that took longest")
     add("--no-sanitizer", action="store_true")
@@ -233,6 +242,9 @@ def main():
     add("--sanitizer-timeout", type=float, default=300)
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
+    complete = arguments.filter == "*"
+    if arguments.rows:
+        arguments.filter = of_rows(arguments.filter, arguments.rows)
     with concurrent.futures.ThreadPoolExecutor(1) as beside:
         sanitized = beside.submit(sanitize, arguments)
         results, seconds, bad = run_all(arguments)
@@ -257,7 +269,7 @@ def main():
     for tool, said in sanitizers.items():
         print(f"{tool}: {said}")
         failed = failed or "FAULTS" in said
-    if not arguments.no_record and arguments.filter == "*":
+    if not arguments.no_record and complete:
         write_record(arguments, results, sanitizers)
         print(f"wrote {arguments.record}")
     return 1 if failed else 0
