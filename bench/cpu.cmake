@@ -1,6 +1,5 @@
 # tilefold_cpu_bench: the CPU back end against the FMA peak that it measures itself.
 find_path(TILEFOLD_HIGHWAY_INCLUDE_DIR hwy/highway.h REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 add_executable(tilefold_cpu_bench ${CMAKE_CURRENT_LIST_DIR}/cpu_bench.cc ${CMAKE_CURRENT_LIST_DIR}/cpu_peak.cc)
 target_include_directories(tilefold_cpu_bench PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(tilefold_cpu_bench SYSTEM PRIVATE ${TILEFOLD_HIGHWAY_INCLUDE_DIR})

@@ -243,6 +243,8 @@ def main():
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
     complete = arguments.filter == "*"
+    if arguments.rows and "-" in arguments.filter:
+        parser.error("--rows goes with a --filter that leaves nothing out (no '-' in it)")
     if arguments.rows:
         arguments.filter = of_rows(arguments.filter, arguments.rows)
     with concurrent.futures.ThreadPoolExecutor(1) as beside:

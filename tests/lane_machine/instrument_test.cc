@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda/ptx/atomic.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/convert.cuh"
 #include "cuda/ptx/cp_async.cuh"
@@ -465,6 +466,30 @@ TEST(LaneMachineHazardTest, TwoLanesWriteOneGlobalAddress) {
         [](Address, uint32_t thread, const float*, float* output) {
           ptx::st_global_f32(output + thread % 32, 0.0f);
         });
+}
+
+TEST(LaneMachineHazardTest, WaitForAValueThatNobodyWrites) {
+  plant(HazardKind::kDeadlock, "nobody will write",
+        [](Address, uint32_t, const float*, float* output) {
+          const auto* word = reinterpret_cast<const uint64_t*>(output);
+          ptx::atomic_wait_acquire(word, ptx::atomic_load_acquire(word) + 1);
+        });
+}
+
+TEST(LaneMachineTest, LanesAndCtasMayStoreAtomicallyToOneAddress) {
+  alignas(16) uint64_t words[2] = {};
+  GlobalMemory memory;
+  memory.add("words", words, sizeof words, true);
+  Launch launch = one_cta(64, 1024);
+  launch.grid.x = 3;
+  const RunReport report = run(launch, memory, [&] {
+    ptx::atomic_store_relaxed(&words[0], threadIdx.x % 2);
+    ptx::atomic_store_release(&words[1], 7);
+    ptx::atomic_compare_and_swap_relaxed(&words[1], 7, 8);
+  });
+  EXPECT_TRUE(report.hazards.empty()) << report.summary();
+  EXPECT_LE(words[0], 1u);
+  EXPECT_EQ(words[1], 8u);
 }
 
 TEST(LaneMachineHazardTest, WriteToAnInput) {

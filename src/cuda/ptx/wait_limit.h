@@ -5,8 +5,8 @@
 
 namespace tilefold::ptx {
 
-// Then it traps, in units of 2^32 ns, 4.3 s: builds for tests turn a hang into an error that way.
-// In time, since how long one try may take is the hardware's choice.
+// A wait traps after so many units of 2^32 ns (4.3 s), never if 0: builds for tests turn a hang
+// into an error that way. In time, since how long one try may take is the hardware's choice.
 #if defined(TILEFOLD_BOUNDED_SPINS)
 inline constexpr uint32_t kWaitLimit = 3;  // 8.6 to 12.9 s
 #else

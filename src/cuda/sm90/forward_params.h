@@ -47,7 +47,7 @@ struct ForwardParams {
   float* lse;  // null: not wanted
   Strides lse_strides;
   TileCounter* tile_counter;  // masked; null: no CTA has more than one tile
-  uint64_t ticket;            // the launch's: even, neither 0 nor any other launch's
+  uint64_t ticket;            // the launch's: even, not 0, another launch's by chance only
 
   // For the rows that have to be computed again one by one (repair.cuh).
   const void* q;

@@ -104,7 +104,9 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
 //
 // full_x[stage]: one arrival, the producer's, and the bytes of the tile; then the stage belongs to
 // the consumers. empty_x[stage]: one arrival of every consumer warp (K, V) or of the thread that
-// stored O over Q (Q); then it belongs to the producer. All run on across tiles.
+// stored O over Q (Q); then it belongs to the producer. full_tile[slot]: one arrival, that of the
+// thread that counted the tile; empty_tile[slot]: one of every consumer warp. All run on across
+// tiles.
 
 // Named barriers; 0 is the whole CTA's.
 template <ForwardConfig kConfig>

@@ -1,4 +1,5 @@
-// The producer of the Hopper kernel: one thread that loads all tiles by TMA.
+// The producer of the Hopper kernel: one thread that loads all tiles by TMA, and one that opens the
+// tile counter.
 #pragma once
 
 #include <cstdint>
@@ -140,7 +141,8 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
     }
     if constexpr (kConfig.counts_tiles()) {
       if (use == 0) {
-        index = await_tile<kConfig>(smem, 0);  // counted by count_first_tile()
+        // Counted by count_first_tile(). Not given back: this thread alone fills the slot again.
+        index = await_tile<kConfig>(smem, 0);
       } else {
         hand_out_tile<kConfig>(smem, use, index);
       }

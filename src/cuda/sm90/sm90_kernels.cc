@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <limits>
@@ -194,8 +195,8 @@ cudaError_t prepare(const Row& row, int32_t device) {
   return error;
 }
 
-// The next number of splitmix64, whose 2^64 numbers all differ; it starts where clock and address
-// space happen to be.
+// The next number of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators", 2014); it starts where clock and address space happen to be.
 uint64_t draw_ticket() {
   static std::atomic<uint64_t> state{
       static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
@@ -300,14 +301,12 @@ tilefold_status launch(const KernelRow& kernel_row, const ForwardProblem& proble
                 reason.text);
   }
 
-  cudaLaunchConfig_t launch_config{};
-  launch_config.gridDim =
-      dim3(static_cast<unsigned>(std::min(params.num_tiles, device.num_multiprocessors)));
-  launch_config.blockDim = dim3(static_cast<unsigned>(config.threads()));
-  launch_config.dynamicSmemBytes = static_cast<size_t>(config.smem_bytes());
-  launch_config.stream = static_cast<cudaStream_t>(stream);
+  const dim3 grid(static_cast<unsigned>(std::min(params.num_tiles, device.num_multiprocessors)));
+  const dim3 block(static_cast<unsigned>(config.threads()));
   void* arguments[] = {&params};
-  if (const cudaError_t error = cudaLaunchKernelExC(&launch_config, row.kernel, arguments)) {
+  if (const cudaError_t error = cudaLaunchKernel(row.kernel, grid, block, arguments,
+                                                 static_cast<size_t>(config.smem_bytes()),
+                                                 static_cast<cudaStream_t>(stream))) {
     return fail_cuda(kernel_row, error);
   }
   return TILEFOLD_OK;
