@@ -142,10 +142,11 @@ void View::take_axes(Layout layout) {
 }
 
 // PyTorch may hold a tensor of negated values lazily, as a view with a flag that DLPack does not
-// carry. Such a view is the imaginary part of a conjugate: its elements never lie side by side.
-void View::refuse_negative_view(nb::handle array, const char* name) const {
-  if (tensor_.ndim != kMaxRank || strides_[kMaxRank - 1] == 1) return;
-  const nb::object is_negative = nb::steal(PyObject_CallMethod(array.ptr(), "is_neg", nullptr));
+// carry, such as the imaginary part of a conjugate.
+void View::refuse_negative_view(nb::handle array, const char* name) {
+  static PyObject* const method = PyUnicode_InternFromString("is_neg");
+  PyObject* const self = array.ptr();
+  const nb::object is_negative = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
   if (!is_negative.is_valid()) {
     PyErr_Clear();  // another library's array
     return;

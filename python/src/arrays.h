@@ -78,7 +78,7 @@ class View {
  private:
   void from_capsule(PyObject* capsule, const char* name);
   void take_axes(Layout layout);
-  void refuse_negative_view(nb::handle array, const char* name) const;
+  static void refuse_negative_view(nb::handle array, const char* name);
 
   static constexpr int kMaxRank = 4;
   DLTensor tensor_ = {};

@@ -119,6 +119,10 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
     refuse("empty_row_lse is " + shown(arguments.empty_row_lse) + "; accepted: '+inf', '-inf'");
   }
   if (!arguments.kernel.is_none()) {
+    if (text_of(arguments.kernel).find('\0') != std::string_view::npos) {
+      refuse("kernel is " + shown(arguments.kernel) +
+             "; accepted: None, or a name from tilefold.kernels()");
+    }
     if (!PyUnicode_Check(arguments.kernel.ptr())) {
       throw nb::type_error(("kernel is " + shown(arguments.kernel) +
                             "; accepted: None, or a name from tilefold.kernels()")

@@ -91,6 +91,9 @@ def test_refusals() -> None:
         jax.grad(lambda q: tilefold.attention(q, q, q).sum())(q)
     with pytest.raises(ValueError, match="kernel 'none such'"):
         tilefold.attention(q, q, q, kernel="none such")
+    for not_an_array in ([1.0], None, 1.0):
+        with pytest.raises(TypeError, match="k is a .*; accepted: a JAX array"):
+            tilefold_jax.attention(q, not_an_array, q)
     with pytest.raises(ValueError, match="kernel 'none such'"):
         jax.jit(lambda q: tilefold.attention(q, q, q, kernel="none such"))(q)
 

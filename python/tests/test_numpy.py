@@ -176,6 +176,7 @@ def test_inputs_are_not_written(rng: np.random.Generator) -> None:
         ({"layout": "HBND"}, ValueError, "layout is 'HBND'"),
         ({"empty_row_lse": "0"}, ValueError, "empty_row_lse is '0'"),
         ({"kernel": "none such"}, ValueError, "kernel 'none such'"),
+        ({"kernel": "cpu\0s"}, ValueError, "kernel is 'cpu"),
         ({"kernel": 7}, TypeError, "kernel is 7"),
         ({"window_align": "left"}, ValueError, "window_align is 'left'"),
         ({"num_threads": -1}, ValueError, "num_threads is -1"),

@@ -141,6 +141,14 @@ def test_falls_back_wherever_pytorch_works() -> None:
         call(q, q, q, scale=float("nan"))
     with pytest.warns(sdpa.FallbackWarning, match="torch.func"):
         torch.testing.assert_close(torch.vmap(call)(q[None], q[None], q[None])[0], PYTORCH(q, q, q))
+    w = normal(1, 2, 8, 3)
+    through, expected = (
+        torch.func.grad(lambda w, f=f: (f(q, q, q) @ w).sum())(w) for f in (call, PYTORCH)
+    )
+    torch.testing.assert_close(through, expected)
+    assert call(q, q, q[..., :0]).shape == (1, 2, 6, 0)
+    with pytest.warns(sdpa.FallbackWarning, match="no number"):
+        torch.testing.assert_close(call(q, q, q, scale=True), PYTORCH(q, q, q, scale=True))
     # PyTorch's own kernel for the CPU has no forward-mode rule; its formula in operators has.
     only_math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with pytest.warns(sdpa.FallbackWarning, match="type meta"):

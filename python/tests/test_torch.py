@@ -136,6 +136,12 @@ def test_a_lazily_negated_view_is_refused() -> None:
         tilefold.attention(z, z, z)
     z = z.resolve_neg()
     check(tilefold.attention(z, z, z), z, z, z)
+    dense = torch._neg_view(z)  # type: ignore[attr-defined]
+    assert dense.is_neg() and dense.stride(-1) == 1
+    with pytest.raises(TypeError, match="v: its negative bit"):
+        tilefold.attention(z, z, dense)
+    with pytest.raises(TypeError, match="negative bit"):
+        tilefold.attention(z, z, z, out=torch._neg_view(torch.empty_like(z)))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("device", DEVICES)

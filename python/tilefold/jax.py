@@ -94,6 +94,9 @@ def attention(
 
     Source: Dao, "FlashAttention-2" (2023), Algorithm 1; XLA's foreign function interface.
     """
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(array, (jax.Array, np.ndarray)):
+            raise TypeError(f"{name} is a {type(array).__name__}; accepted: a JAX array")
     for name, array in (("k", k), ("v", v)):
         if array.dtype != q.dtype:
             raise TypeError(

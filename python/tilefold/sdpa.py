@@ -28,6 +28,7 @@ _warned: Set[str] = set()
 _usable: Dict[int, bool] = {}
 _MAX_SCALE = torch.finfo(torch.float32).max
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 class FallbackWarning(UserWarning):
@@ -46,8 +47,10 @@ def _is_usable(index: int) -> bool:
 
 def _reason_outside_a_graph(*tensors: torch.Tensor) -> Optional[str]:
     """_reason() as far as compiled code cannot ask, or does not need to."""
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors):
-        return "a tensor is inside a torch.func transform"
+    if torch._C._functorch.maybe_current_level() is not None or any(
+        torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors
+    ):
+        return "the call is inside a torch.func transform"
     if forward_ad._current_level >= 0 and any(
         forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
     ):
@@ -98,8 +101,10 @@ def _reason(
         return "the tensors are on several devices"
     if any(tensor.layout is not torch.strided or tensor.is_nested for tensor in tensors):
         return "a tensor is sparse or nested"
-    if query.shape[-1] == 0:
+    if query.shape[-1] == 0 or value.shape[-1] == 0:
         return "the head dim is 0"
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, _NUMBERS)):
+        return "the scale is no number"
     if scale is not None and not -_MAX_SCALE <= scale <= _MAX_SCALE:
         return "the scale is not finite"
     if not enable_gqa and query.dim() >= 3 and query.shape[-3] != key.shape[-3]:
