@@ -119,16 +119,14 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
     refuse("empty_row_lse is " + shown(arguments.empty_row_lse) + "; accepted: '+inf', '-inf'");
   }
   if (!arguments.kernel.is_none()) {
-    if (text_of(arguments.kernel).find('\0') != std::string_view::npos) {
-      refuse("kernel is " + shown(arguments.kernel) +
-             "; accepted: None, or a name from tilefold.kernels()");
-    }
-    if (!PyUnicode_Check(arguments.kernel.ptr())) {
-      throw nb::type_error(("kernel is " + shown(arguments.kernel) +
-                            "; accepted: None, or a name from tilefold.kernels()")
-                               .c_str());
-    }
-    options->kernel = text_of(arguments.kernel).data();  // NUL-terminated by CPython
+    const auto sentence = [&] {
+      return "kernel is " + shown(arguments.kernel) +
+             "; accepted: None, or a name from tilefold.kernels()";
+    };
+    if (!PyUnicode_Check(arguments.kernel.ptr())) throw nb::type_error(sentence().c_str());
+    const std::string_view kernel = text_of(arguments.kernel);
+    if (kernel.find('\0') != std::string_view::npos) refuse(sentence());
+    options->kernel = kernel.data();  // NUL-terminated by CPython
   }
   const std::string_view align = text_of(arguments.window_align);
   if (align == "top_left") {

@@ -70,6 +70,24 @@ struct Stream {
   Stream& operator=(const Stream&) = delete;
 };
 
+// One call, captured; `executable` is null where that failed.
+struct CallGraph {
+  cudaGraphExec_t executable = nullptr;
+
+  CallGraph(DeviceProblem* problem, const Stream& stream) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaSuccess, cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeGlobal));
+    const tilefold_status status = problem->forward(stream.handle);
+    EXPECT_EQ(cudaSuccess, cudaStreamEndCapture(stream.handle, &graph));
+    EXPECT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
+    EXPECT_EQ(cudaSuccess, cudaGraphInstantiate(&executable, graph, 0));
+    EXPECT_EQ(cudaSuccess, cudaGraphDestroy(graph));
+  }
+  ~CallGraph() { cudaGraphExecDestroy(executable); }
+  CallGraph(const CallGraph&) = delete;
+  CallGraph& operator=(const CallGraph&) = delete;
+};
+
 TEST_P(CallTest, OrderedBehindASlowProducerOnTheCallersStream) {
   Instance instance = reference::make_instance(ordinary_case(1));
   Instance wrong = reference::make_instance(ordinary_case(2));
@@ -111,27 +129,20 @@ void CallTest::check_replays(bool many_tiles) {
   DeviceProblem problem(instance, GetParam().name.c_str());
   if (!prepare(&problem)) return;
   Stream stream;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_CUDA(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeGlobal));
-  const tilefold_status status = problem.forward(stream.handle);
-  ASSERT_CUDA(cudaStreamEndCapture(stream.handle, &graph));
-  ASSERT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
-  ASSERT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  const CallGraph graph(&problem, stream);
+  ASSERT_NE(nullptr, graph.executable);
   for (uint64_t seed = 5; seed < 9; ++seed) {
     Instance other = reference::make_instance(case_of(many_tiles, seed));
     problem.upload_inputs(other, stream.handle);
     // No state is kept, after a call of its own with the same workspace nor after itself.
-    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    ASSERT_CUDA(cudaGraphLaunch(graph.executable, stream.handle));
     ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
-    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    ASSERT_CUDA(cudaGraphLaunch(graph.executable, stream.handle));
     problem.poison_outputs(other, stream.handle);
-    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    ASSERT_CUDA(cudaGraphLaunch(graph.executable, stream.handle));
     EXPECT_TRUE(problem.download(&other, stream.handle));
     expect_right(other, "replay " + std::to_string(seed));
   }
-  ASSERT_CUDA(cudaGraphExecDestroy(executable));
-  ASSERT_CUDA(cudaGraphDestroy(graph));
 }
 
 TEST_P(CallTest, CapturedIntoAGraphAndReplayedWithOtherInputs) {
@@ -180,22 +191,15 @@ TEST_P(CallTest, TilesAreCountedAnewByEveryCallAndReplay) {
     ASSERT_EQ(TILEFOLD_OK, problem.forward(stream.handle)) << tilefold_last_error();
     expect_same("a call on what the last one left");
   }
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_CUDA(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeGlobal));
-  const tilefold_status status = problem.forward(stream.handle);
-  ASSERT_CUDA(cudaStreamEndCapture(stream.handle, &graph));
-  ASSERT_EQ(TILEFOLD_OK, status) << tilefold_last_error();
-  ASSERT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  const CallGraph graph(&problem, stream);
+  ASSERT_NE(nullptr, graph.executable);
   for (int replay = 0; replay < 20; ++replay) {
     if (replay % 5 == 4) {
       ASSERT_CUDA(fill_workspace(replay));
     }
-    ASSERT_CUDA(cudaGraphLaunch(executable, stream.handle));
+    ASSERT_CUDA(cudaGraphLaunch(graph.executable, stream.handle));
     expect_same("a replay");
   }
-  ASSERT_CUDA(cudaGraphExecDestroy(executable));
-  ASSERT_CUDA(cudaGraphDestroy(graph));
 }
 
 void CallTest::check_two_threads(bool many_tiles) {

@@ -6,7 +6,6 @@
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/global.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/stmatrix.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/warp.cuh"
