@@ -15,7 +15,7 @@ on LD_LIBRARY_PATH) and fa3-fwd 0.0.3 (namespace fa3_fwd; bfloat16 only). vLLM's
 Prints a table of TFLOP/s, the ratios to each other peer and their geometric means. Writes CSV:
 a line naming GPU, driver, date, commit and command, then peer, pass, dtype, hdim, causal, batch, heads,
 seqlen (of the keys), median_ms, tflops and, beyond these, mode, sm_clock_mhz, rel_error (relative Frobenius
-norm of O - O_float64 over sampled rows), lse_error, kernel, seqlen_q, heads_kv.
+norm of O - O_float64 over sampled rows), lse_error, kernel, seqlen_q, heads_kv, hdim_v.
 
 Where --seqlen-q names fewer query rows than keys, the table is in microseconds: memory is what counts.
 Calls of less than some 50 us are shorter than what the host needs to make them: time those with --graph.
@@ -129,7 +129,7 @@ class FlashAttention3:
     def peer(self, q, k, v, causal):
         """On contiguous copies of q, k and v as [B, N, H, D], the layout it is made for. It always writes LSE."""
         q, k, v = (x.transpose(1, 2).contiguous() for x in (q, k, v))
-        out = torch.empty_like(q)
+        out = q.new_empty(*q.shape[:3], v.shape[3])
         peer = Peer("fa3", None, out.transpose(1, 2))
         scale = 1 / math.sqrt(q.shape[3])
 
@@ -142,13 +142,21 @@ class FlashAttention3:
         return peer
 
 
+def empty_output(q, v):
+    """O in the storage order of q."""
+    shape = (*q.shape[:3], v.shape[3])
+    if q.is_contiguous():
+        return q.new_empty(shape)
+    return q.new_empty(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2)
+
+
 def make_peers(arguments, library, fa3, q, k, v, causal):
     peers = []
     dq, dk, dv = Tensor(q), Tensor(k), Tensor(v)
     wanted = [(name, None) for name in arguments.peers if name.startswith("tilefold")]
     wanted += [("tilefold:" + kernel, kernel) for kernel in arguments.kernels]
     for name, kernel in wanted:
-        output = torch.empty_like(q)
+        output = empty_output(q, v)
         lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cuda") if arguments.lse else None
         tensors = [dq, dk, dv, Tensor(output), Tensor(lse) if lse is not None else None]
         if kernel is None and name == "tilefold":
@@ -298,31 +306,32 @@ def errors(peer, samples):
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 COLUMNS = (
     "peer,pass,dtype,hdim,causal,batch,heads,seqlen,median_ms,tflops,mode,sm_clock_mhz,rel_error,lse_error,kernel,"
-    "seqlen_q,heads_kv"
+    "seqlen_q,heads_kv,hdim_v"
 )
 
 
-def forward_flops(batch, heads, seqlen_q, seqlen, head_dim, causal):
-    return 4 * batch * heads * seqlen_q * seqlen * head_dim * (0.5 if causal else 1.0)
+def forward_flops(batch, heads, seqlen_q, seqlen, head_dim, head_dim_v, causal):
+    return 2 * batch * heads * seqlen_q * seqlen * (head_dim + head_dim_v) * (0.5 if causal else 1.0)
 
 
-def make_inputs(arguments, dtype, batch, heads, heads_kv, seqlen_q, seqlen, head_dim):
-    def draw(heads, seqlen):
+def make_inputs(arguments, dtype, batch, heads, heads_kv, seqlen_q, seqlen, head_dim, head_dim_v):
+    def draw(heads, seqlen, head_dim):
         shape = (batch, heads, seqlen, head_dim)
         if arguments.layout == "bnhd":
             return torch.randn(batch, seqlen, heads, head_dim, device="cuda", dtype=dtype).transpose(1, 2)
         return torch.randn(shape, device="cuda", dtype=dtype)
 
-    return draw(heads, seqlen_q), draw(heads_kv, seqlen), draw(heads_kv, seqlen)
+    return draw(heads, seqlen_q, head_dim), draw(heads_kv, seqlen, head_dim), draw(heads_kv, seqlen, head_dim_v)
 
 
 def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seqlen, seqlen_q, batch, group):
     seqlen_q = seqlen_q or seqlen
     batch = batch or max(arguments.tokens // seqlen, 1)
     heads = arguments.heads or max(arguments.width // head_dim, 1)
+    head_dim_v = arguments.hdim_v or head_dim
     heads_kv = max(heads // group, 1)
     q, k, v = make_inputs(
-        arguments, DTYPES[dtype_name], batch, heads_kv * group, heads_kv, seqlen_q, seqlen, head_dim
+        arguments, DTYPES[dtype_name], batch, heads_kv * group, heads_kv, seqlen_q, seqlen, head_dim, head_dim_v
     )
     heads = heads_kv * group
     peers = make_peers(arguments, library, fa3, q, k, v, causal)
@@ -339,7 +348,7 @@ def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seql
         for peer in peers:
             peer.become_graph(arguments.graph, library)
     clocks = measure(peers, arguments, clock)
-    flops = forward_flops(batch, heads, seqlen_q, seqlen, head_dim, causal)
+    flops = forward_flops(batch, heads, seqlen_q, seqlen, head_dim, head_dim_v, causal)
     rows = []
     for peer in peers:
         median = statistics.median(peer.times_ms)
@@ -349,6 +358,7 @@ def run_point(arguments, library, fa3, clock, dtype_name, head_dim, causal, seql
                 peer=peer.name,
                 dtype=dtype_name,
                 hdim=head_dim,
+                hdim_v=head_dim_v,
                 causal=int(causal),
                 batch=batch,
                 heads=heads,
@@ -371,7 +381,7 @@ def csv_line(row, mode):
     return (
         f"{row['peer']},fwd,{row['dtype']},{row['hdim']},{row['causal']},{row['batch']},{row['heads']},"
         f"{row['seqlen']},{row['ms']:.4f},{row['tflops']:.1f},{mode},{row['clock']},{row['error']:.3e},"
-        f"{lse_error},{row['kernel']},{row['seqlen_q']},{row['heads_kv']}"
+        f"{lse_error},{row['kernel']},{row['seqlen_q']},{row['heads_kv']},{row['hdim_v']}"
     )
 
 
@@ -450,6 +460,7 @@ def parse_arguments():
     add("--kernels", type=names, default=[], help="kernel rows by name, as further peers")
     add("--dtype", type=names, default=["fp16"], help="of fp16, bf16")
     add("--hdim", type=numbers, default=[64, 128, 256])
+    add("--hdim-v", type=int, default=0, help="columns of v; 0: as many as --hdim")
     add("--causal", type=numbers, default=[0, 1])
     add("--seqlen", type=numbers, default=[512, 1024, 2048, 4096, 8192, 16384])
     add("--tokens", type=int, default=16384, help="batch * seqlen")
