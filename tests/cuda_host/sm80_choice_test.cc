@@ -55,13 +55,13 @@ TEST(Sm80ChoiceTest, TilesByTheSharedMemoryOfTheGpu) {
     const char* kib163;
     const char* kib227;
   } expected[] = {
-      {32, "d32_m128n64_s2", "d32_m128n64_s2", "d32_m128n64_s2"},
+      {32, "d32_m128n128_s2", "d32_m128n128_s2", "d32_m128n128_s2"},
       {64, "d64_m128n64_s2", "d64_m128n64_s2", "d64_m128n64_s3_tma"},
-      {96, "d96_m128n64_s1", "d96_m128n64_s1", "d96_m128n64_s2_tma"},
+      {96, "d96_m128n64_s1", "d96_m128n64_s1", "d96_m128n64_s3_tma"},
       {128, "d128_m128n32_s1", "d128_m128n64_s1", "d128_m128n64_s2_tma"},
-      {160, "d160_m64n64_s1_pair", "d160_m64n64_s1_pair", "d160_m64n64_s1_pair"},
+      {160, "d160_m64n64_s1_pair", "d160_m64n64_s1_pair", "d160_m128n128_s1_pair_tma"},
       {192, "d192_m64n64_s1_pair", "d192_m64n64_s1_pair", "d192_m128n128_s1_pair_tma"},
-      {224, "d224_m64n64_s1_pair", "d224_m128n64_s1_pair", "d224_m128n64_s1_pair"},
+      {224, "d224_m64n64_s1_pair", "d224_m128n64_s1_pair", "d224_m128n128_s1_pair_tma"},
       {256, "d256_m64n32_s1_pair", "d256_m128n64_s1_pair", "d256_m128n128_s1_pair_tma"},
   };
   for (const auto& e : expected) {
