@@ -30,7 +30,7 @@ TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgro
 TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true)
 TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
 TILEFOLD_SM90_ROW(d64_packed, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 32, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true, .pack_heads = true)
-TILEFOLD_SM90_ROW(d128_parts, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .q_parts = 2, .masked = true)
+TILEFOLD_SM90_ROW(d128_ring, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .o_stages = 1, .masked = true)
 """,
 }
 CASES = [

@@ -46,9 +46,11 @@ inline sm90::ForwardParams sm90_params(const sm90::ForwardConfig& config,
   params.q = problem.q;
   params.k = problem.k;
   params.v = problem.v;
+  params.o = problem.o;
   params.q_strides = problem.q_strides;
   params.k_strides = problem.k_strides;
   params.v_strides = problem.v_strides;
+  params.o_strides = problem.o_strides;
   params.head_dim = static_cast<int32_t>(problem.head_dim);
   params.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   const auto map = [&](const char* name, const void* data, const Strides& strides, int64_t heads,

@@ -242,7 +242,12 @@ TEST(HopperConfigTest, EveryRowIsValid) {
 TEST(HopperConfigTest, TilesStartOnWholeSwizzlePatterns) {
   for (const auto& [name, c] : compiled_rows()) {
     for (int stage = 0; stage < c.q_stages; ++stage) {
-      for (int w = 0; w < c.warpgroups; ++w) EXPECT_EQ(c.q_offset(stage, w) % 1024, 0) << name;
+      for (int w = 0; w < c.warpgroups; ++w) {
+        EXPECT_EQ(c.q_offset(stage, w) % 1024, 0) << name;
+        for (int chunk = 0; chunk < c.o_chunks(); ++chunk) {
+          EXPECT_EQ(c.o_offset(stage, w, chunk) % 1024, 0) << name;
+        }
+      }
     }
     for (int stage = 0; stage < c.stages; ++stage) {
       EXPECT_EQ(c.k_offset(stage) % 1024, 0) << name;
@@ -257,10 +262,13 @@ TEST(HopperConfigTest, SharedMemoryDoesNotOverlap) {
     for (int s = 0; s < c.q_stages; ++s) {
       for (int w = 0; w < c.warpgroups; ++w) {
         parts.push_back({c.q_offset(s, w), c.q_bytes()});
-        for (int part = 0; part < c.q_parts; ++part) {
-          parts.push_back({c.full_q(s, w, part), 8});
-          parts.push_back({c.empty_q(s, w, part), 8});
-        }
+        parts.push_back({c.full_q(s, w), 8});
+        parts.push_back({c.empty_q(s, w), 8});
+      }
+    }
+    for (int w = 0; w < c.warpgroups; ++w) {
+      for (int stage = 0; stage < c.o_stages; ++stage) {
+        parts.push_back({c.o_offset(0, w, stage), kWarpgroupRows * kSwizzleRowBytes});
       }
     }
     for (int s = 0; s < c.stages; ++s) {

@@ -14,6 +14,10 @@ __device__ __forceinline__ uint16_t ld_global_u16(const void* address) {
   return value;
 }
 
+__device__ __forceinline__ void st_global_u16(void* address, uint16_t value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
+}
+
 __device__ __forceinline__ void st_shared_u16(uint32_t address, uint16_t value) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
 }

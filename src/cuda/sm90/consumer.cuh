@@ -49,23 +49,15 @@ struct Consumer {
   float rO[kDimV / 2];
   RowStats stats;
 
-  __device__ __forceinline__ void wait_q(int part) {
-    ptx::mbarrier_wait(smem + kConfig.full_q(q_position.stage, warpgroup, part), q_position.phase);
-  }
-
-  // rS = sQ sK^T, not waited for. The first one of a tile waits for each part of Q in its turn.
-  template <bool kFirst>
+  // rS = sQ sK^T, not waited for
   __device__ __forceinline__ void issue_qk() {
-    constexpr int kStepsOfPart = kHeadDim / layout::kWgmmaK / kConfig.q_parts;
     const uint32_t q = layout::descriptor_low(smem + kConfig.q_offset(q_position.stage, warpgroup),
                                               layout::kLeadingUnused);
     const uint32_t k =
         layout::descriptor_low(smem + kConfig.k_offset(k_position.stage), layout::kLeadingUnused);
+    ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kHeadDim / layout::kWgmmaK; ++step) {
-      const bool begins_part = kFirst && step % kStepsOfPart == 0;
-      if (begins_part) wait_q(step / kStepsOfPart);
-      if (step == 0 || begins_part) ptx::wgmma_fence();
       ptx::wgmma_ss<kBlockN, kDType>(rS, descriptor(q + layout::k_major_step(step, kWarpgroupRows)),
                                      descriptor(k + layout::k_major_step(step, kBlockN)),
                                      step != 0);
@@ -86,11 +78,18 @@ struct Consumer {
     ptx::wgmma_commit();
   }
 
+  __device__ __forceinline__ void wait_q() {
+    ptx::mbarrier_wait(smem + kConfig.full_q(q_position.stage, warpgroup), q_position.phase);
+  }
   __device__ __forceinline__ void wait_k() {
     ptx::mbarrier_wait(smem + kConfig.full_k(k_position.stage), k_position.phase);
   }
   __device__ __forceinline__ void wait_v() {
     ptx::mbarrier_wait(smem + kConfig.full_v(v_position.stage), v_position.phase);
+  }
+  // Where O does not leave over it: after this warp's last Q K^T of the tile.
+  __device__ __forceinline__ void release_q() {
+    release(smem + kConfig.empty_q(q_position.stage, warpgroup), lane);
   }
   __device__ __forceinline__ void release_k() {
     release(smem + kConfig.empty_k(k_position.stage), lane);
@@ -142,7 +141,8 @@ struct Consumer {
       take_turn();
       give_turn();
     }
-    issue_qk<true>();
+    wait_q();
+    issue_qk();
     ptx::wgmma_wait<0>();
     ptx::pin_registers(rS);
     release_k();
@@ -162,7 +162,7 @@ struct Consumer {
   __device__ __forceinline__ void step(int32_t n_block) {
     wait_k();
     take_turn();
-    issue_qk<false>();
+    issue_qk();
     wait_v();
     issue_pv();
     give_turn();
@@ -179,9 +179,16 @@ struct Consumer {
     if (grown) scale_rows(rO, rescale);
   }
 
+  __device__ __forceinline__ void pass_over_v() {
+    wait_v();
+    ptx::sync_warp();  // all lanes have seen the phase before one gives the stage back
+    release_v();
+  }
   // Blocks [begin, end), the last one first, that this warpgroup has nothing to do with.
-  // `last_has_turn`: the last one is not the tile's last.
-  __device__ __forceinline__ void pass_over(int32_t begin, int32_t end, bool last_has_turn) {
+  // `last_has_turn`: the last one is not the tile's last. `v_later`: V of the first is left to
+  // pass_over_v(), since it comes behind K of the block before it.
+  __device__ __forceinline__ void pass_over(int32_t begin, int32_t end, bool last_has_turn,
+                                            bool v_later) {
 #pragma unroll 1
     for (int32_t n_block = end - 1; n_block >= begin; --n_block) {
       if (last_has_turn || n_block != end - 1) {
@@ -189,10 +196,9 @@ struct Consumer {
         give_turn();
       }
       wait_k();
-      wait_v();
-      ptx::sync_warp();  // all lanes have seen both phases before one gives the stages back
+      ptx::sync_warp();
       release_k();
-      release_v();
+      if (!v_later || n_block != begin) pass_over_v();
     }
   }
 
@@ -203,6 +209,7 @@ struct Consumer {
                                          AfterFirst&& after_first) {
     int32_t n_block = range.end - 1;
     first_block(n_block, range, range.end != tile_end);
+    if (kConfig.skip_blocks && range.end != tile_end) pass_over_v();
     after_first();
     --n_block;
     if constexpr (kConfig.masked) {
@@ -218,6 +225,7 @@ struct Consumer {
 #pragma unroll 1
       for (; n_block >= range.begin; --n_block) step<MaskSides::kNone>(n_block);
     }
+    if constexpr (kConfig.o_stages > 0) release_q();
     wait_v();
     issue_pv();
 #pragma unroll
@@ -229,21 +237,22 @@ struct Consumer {
 
   // ---- epilogue
 
-  // Gives back a Q stage that O is being stored from, each part once TMA has read it.
-  template <int kPart = 0>
-  __device__ __forceinline__ void release_q(int stage) {
+  // Gives back a Q stage over which O leaves, once TMA has read O.
+  __device__ __forceinline__ void release_stored_q(int stage) {
     if (thread != 0) return;
-    ptx::tma_store_wait_read<kConfig.q_parts - 1 - kPart>();
-    ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup, kPart));
-    if constexpr (kPart + 1 < kConfig.q_parts) release_q<kPart + 1>(stage);
+    ptx::tma_store_wait_read<0>();
+    ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup));
   }
 
-  // rO / row_sum to O, through this warpgroup's spent Q tile; LSE straight to memory.
+  // rO / row_sum to O through shared memory, all at once over this warpgroup's spent Q tile or
+  // chunk by chunk through its ring; LSE straight to memory.
   __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
                                          int32_t first_row) {
-    constexpr int kChunksOfPart =
-        layout::padded_columns(kDimV) / layout::kChunkColumns / kConfig.q_parts;
-    constexpr int kStepsOfPart = kDimV / 16 / kConfig.q_parts;
+    constexpr bool kRing = kConfig.o_stages > 0;
+    constexpr int kStepsOfChunk = layout::kChunkColumns / 16;
+    const auto sync_warpgroup = [&] {
+      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+    };
     float inverse[2];
     bool empty[2];
 #pragma unroll
@@ -267,16 +276,15 @@ struct Consumer {
       for (int i = 0; i < kDimV / 2; ++i) rO[i] = empty[i / 2 % 2] ? 0.0f : rO[i];
     }
 
-    const uint32_t sO = smem + kConfig.q_offset(q_position.stage, warpgroup);
-    // Part `part` of O from shared memory to memory, once all have written it.
-    const auto store = [&](int part) {
+    // Chunks [begin, end) of O from shared memory to memory, once all have written them.
+    const auto store = [&](int begin, int end) {
       ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
-      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-      if (thread == 0 && (!kConfig.masked || first_row >= 0)) {  // before row 0 there is no query
+      sync_warpgroup();
+      if (thread != 0) return;
+      if (!kConfig.masked || first_row >= 0) {  // before row 0 there is no query
 #pragma unroll
-        for (int c = 0; c < kChunksOfPart; ++c) {
-          const int chunk = part * kChunksOfPart + c;
-          const uint32_t source = sO + chunk * kWarpgroupRows * layout::kSwizzleRowBytes;
+        for (int chunk = begin; chunk < end; ++chunk) {
+          const uint32_t source = smem + kConfig.o_offset(q_position.stage, warpgroup, chunk);
           if constexpr (kConfig.pack_heads) {
             ptx::tma_store_5d<ptx::CacheUse::kOnce>(&params.map_o, source,
                                                     chunk * layout::kChunkColumns, 0,
@@ -286,48 +294,66 @@ struct Consumer {
                 &params.map_o, source, chunk * layout::kChunkColumns, first_row, head, batch);
           }
         }
-        ptx::tma_store_commit();
       }
+      ptx::tma_store_commit();  // of nothing too: the ring counts groups
     };
-    // All four warps have left their last Q K^T: Q may be overwritten.
-    ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+    if constexpr (!kRing) sync_warpgroup();  // all warps have left the last Q K^T: no more Q
 #pragma unroll
     for (int step = 0; step < kDimV / 16; ++step) {
+      const int chunk = step / kStepsOfChunk;
+      if constexpr (kRing) {
+        if (step % kStepsOfChunk == 0) {
+          // TMA has read what left through this stage before.
+          if (thread == 0) ptx::tma_store_wait_read<kConfig.o_stages - 1>();
+          sync_warpgroup();
+        }
+      }
       uint32_t packed[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const int i = layout::accumulator_of_a(step, r);
         packed[r] = ptx::cvt_pack<kDType>(rO[i], rO[i + 1]);
       }
-      const layout::Coord at = layout::stmatrix_address(thread, step);
-      ptx::stmatrix_x4(sO + layout::swizzle128(at.row, at.column, kWarpgroupRows), packed);
-      if ((step + 1) % kStepsOfPart == 0 && step + 1 < kDimV / 16) store(step / kStepsOfPart);
+      const layout::Coord in_chunk = layout::stmatrix_address(thread, step % kStepsOfChunk);
+      ptx::stmatrix_x4(smem + kConfig.o_offset(q_position.stage, warpgroup, chunk) +
+                           layout::swizzle128(in_chunk.row, in_chunk.column, kWarpgroupRows),
+                       packed);
+      if (kRing && (step + 1) % kStepsOfChunk == 0) store(chunk, chunk + 1);
     }
-    // Rows that are computed again: in one part, before O leaves. In several, the check and the
-    // barriers that it takes come after the stores, and O leaves a second time.
-    if constexpr (kConfig.q_parts == 1) {
+    // Rows that are computed again: in shared memory, before O leaves. Out of a ring it has left by
+    // then, and they follow it to memory.
+    if constexpr (!kRing) {
       const RowFaults faults = row_faults<kConfig>(rO, stats);
       if (ptx::vote_any(faults.any())) {
         ptx::sync_warp();  // the rows' stores, before other lanes store over them
-        repair_rows<kConfig>(params, mask_of(params), range, faults, sO, thread, first_row, batch,
-                             head);
+        const uint32_t sO = smem + kConfig.o_offset(q_position.stage, warpgroup, 0);
+        repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
+                             [&](int32_t row, int column, uint16_t value) {
+                               ptx::st_shared_u16(
+                                   sO + layout::swizzle128(row - first_row, column, kWarpgroupRows),
+                                   value);
+                             });
       }
-      store(0);
+      store(0, kConfig.o_chunks());
     } else {
-      store(kConfig.q_parts - 1);
       const RowFaults faults = row_faults<kConfig>(rO, stats);
       if (ptx::barrier_red_or(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads,
                               faults.any())) {
-        if (thread == 0) ptx::tma_store_wait();  // O is in memory and may be stored again
-        ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-        repair_rows<kConfig>(params, mask_of(params), range, faults, sO, thread, first_row, batch,
-                             head);
-#pragma unroll 1
-        for (int part = 0; part < kConfig.q_parts; ++part) store(part);
+        if (thread == 0) ptx::tma_store_wait();  // O is in memory and may be stored over
+        sync_warpgroup();
+        repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
+                             [&](int32_t row, int column, uint16_t value) {
+                               if (column >= params.head_dim_v) return;
+                               ptx::st_global_u16(static_cast<char*>(params.o) +
+                                                      2 * (batch * params.o_strides.batch +
+                                                           head * params.o_strides.head +
+                                                           row * params.o_strides.row + column),
+                                                  value);
+                             });
       }
       // Orders nothing. Where the warps need not go on together the compiler moves the descriptors
       // of every block from vector registers (52 R2UR instead of 14 in the loop).
-      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+      sync_warpgroup();
     }
   }
 };
@@ -361,19 +387,27 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
 
     const auto after_first = [&] {
       if (kConfig.q_stages == 2 && use > 0) {
-        consumer.release_q(consumer.q_position.stage ^ 1);  // the tile before was stored from it
+        consumer.release_stored_q(consumer.q_position.stage ^ 1);  // the tile before left from it
       }
     };
-    if constexpr (kConfig.skip_blocks) consumer.pass_over(range.end, tile_range.end, false);
+    if constexpr (kConfig.skip_blocks) {
+      consumer.pass_over(range.end, tile_range.end, false, !range.empty());
+    }
     if (!range.empty()) {
       consumer.attend(range, tile_range.end, after_first);
     } else {
-      for (int part = 0; part < kConfig.q_parts; ++part) consumer.wait_q(part);
+      consumer.wait_q();
+      if constexpr (kConfig.o_stages > 0) {
+        ptx::sync_warp();  // all lanes have seen the phase before one gives the stage back
+        consumer.release_q();
+      }
       after_first();
     }
     consumer.finish(range, tile.batch, tile.head, first_row);
-    if constexpr (kConfig.skip_blocks) consumer.pass_over(tile_range.begin, range.begin, true);
-    if constexpr (kConfig.q_stages == 1) consumer.release_q(0);
+    if constexpr (kConfig.skip_blocks) {
+      consumer.pass_over(tile_range.begin, range.begin, true, false);
+    }
+    if constexpr (kConfig.q_stages == 1 && kConfig.o_stages == 0) consumer.release_stored_q(0);
     consumer.q_position.advance();
 
     index += static_cast<int32_t>(gridDim.x);

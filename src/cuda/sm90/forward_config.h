@@ -28,7 +28,7 @@ struct ForwardConfig {
   int block_n = 0;
   int stages = 0;              // K tiles and V tiles in flight
   int q_stages = 2;            // 2: the next tile's Q arrives while this tile computes
-  int q_parts = 1;             // in which a warpgroup's Q arrives and its O leaves, by columns
+  int o_stages = 0;            // chunks of 64 columns of O that leave at a time; 0: all, over Q
   bool masked = false;         // serves masks and any scale; false: positive scale, no mask
   bool order_barrier = false;  // warpgroups take turns at the tensor cores
   bool skip_blocks = false;    // masked: a warpgroup passes over blocks that its rows do not see
@@ -70,32 +70,40 @@ struct ForwardConfig {
   TILEFOLD_HOST_DEVICE constexpr int q_offset(int stage, int warpgroup) const {
     return (stage * warpgroups + warpgroup) * q_bytes();
   }
-  TILEFOLD_HOST_DEVICE constexpr int q_chunks() const {  // of 64 columns, in a part
-    return layout::padded_columns(head_dim) / layout::kChunkColumns / q_parts;
-  }
   TILEFOLD_HOST_DEVICE constexpr int k_offset(int stage) const {
     return q_offset(q_stages, 0) + stage * k_bytes();
   }
   TILEFOLD_HOST_DEVICE constexpr int v_offset(int stage) const {
     return k_offset(stages) + stage * v_bytes();
   }
+  // A chunk of a warpgroup's O on its way out: in a ring of the warpgroup's, or where its Q was.
+  TILEFOLD_HOST_DEVICE constexpr int o_offset(int q_stage, int warpgroup, int chunk) const {
+    constexpr int kChunkBytes = kWarpgroupRows * layout::kSwizzleRowBytes;
+    if (o_stages == 0) return q_offset(q_stage, warpgroup) + chunk * kChunkBytes;
+    return v_offset(stages) + (warpgroup * o_stages + chunk % o_stages) * kChunkBytes;
+  }
+  TILEFOLD_HOST_DEVICE constexpr int o_chunks() const {
+    return layout::padded_columns(dim_v()) / layout::kChunkColumns;
+  }
   // Barriers: full and empty of every K stage, V stage, and warpgroup's Q stage; full and empty of
   // the ring through which the producer hands out tiles.
-  TILEFOLD_HOST_DEVICE constexpr int barriers_offset() const { return v_offset(stages); }
+  TILEFOLD_HOST_DEVICE constexpr int barriers_offset() const {
+    return o_stages == 0 ? v_offset(stages) : o_offset(0, warpgroups, 0);
+  }
   TILEFOLD_HOST_DEVICE constexpr int full_k(int stage) const {
     return barriers_offset() + stage * kBarrierBytes;
   }
   TILEFOLD_HOST_DEVICE constexpr int empty_k(int stage) const { return full_k(stages + stage); }
   TILEFOLD_HOST_DEVICE constexpr int full_v(int stage) const { return full_k(2 * stages + stage); }
   TILEFOLD_HOST_DEVICE constexpr int empty_v(int stage) const { return full_k(3 * stages + stage); }
-  TILEFOLD_HOST_DEVICE constexpr int full_q(int stage, int warpgroup, int part) const {
-    return full_k(4 * stages + (stage * warpgroups + warpgroup) * q_parts + part);
+  TILEFOLD_HOST_DEVICE constexpr int full_q(int stage, int warpgroup) const {
+    return full_k(4 * stages + stage * warpgroups + warpgroup);
   }
-  TILEFOLD_HOST_DEVICE constexpr int empty_q(int stage, int warpgroup, int part) const {
-    return full_q(q_stages + stage, warpgroup, part);
+  TILEFOLD_HOST_DEVICE constexpr int empty_q(int stage, int warpgroup) const {
+    return full_q(q_stages + stage, warpgroup);
   }
   TILEFOLD_HOST_DEVICE constexpr int full_tile(int slot) const {
-    return empty_q(q_stages, 0, 0) + slot * kBarrierBytes;
+    return empty_q(q_stages, 0) + slot * kBarrierBytes;
   }
   TILEFOLD_HOST_DEVICE constexpr int empty_tile(int slot) const {
     return full_tile(kTileRingSlots + slot);
@@ -109,9 +117,8 @@ struct ForwardConfig {
     return (dtype == DType::kFloat16 || dtype == DType::kBFloat16) && head_dim % 16 == 0 &&
            dim_v() % 16 == 0 && dim_v() <= head_dim && head_dim <= kMaxHeadDim && warpgroups >= 2 &&
            warpgroups <= 4 && block_n % 16 == 0 && block_n <= 256 && stages >= 2 &&
-           (q_stages == 1 || q_stages == 2) && (q_parts == 1 || q_parts == 2 || q_parts == 4) &&
-           (q_parts == 1 || (q_stages == 1 && head_dim % (q_parts * layout::kChunkColumns) == 0 &&
-                             dim_v() == head_dim)) &&
+           (q_stages == 1 || q_stages == 2) &&
+           (o_stages == 0 || (q_stages == 1 && !pack_heads && o_chunks() % o_stages == 0)) &&
            !(skip_blocks && !masked) && !(pack_heads && !(skip_blocks && order_barrier)) &&
            smem_bytes() <= kSharedMemoryLimit;
   }

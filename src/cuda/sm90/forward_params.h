@@ -53,9 +53,11 @@ struct ForwardParams {
   const void* q;
   const void* k;
   const void* v;
+  void* o;
   Strides q_strides;
   Strides k_strides;
   Strides v_strides;
+  Strides o_strides;
   int32_t head_dim;
   int32_t head_dim_v;
 

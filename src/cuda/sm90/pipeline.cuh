@@ -103,8 +103,9 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
 // ---- barriers
 //
 // full_x[stage]: one arrival, the producer's, and the bytes of the tile; then the stage belongs to
-// the consumers. empty_x[stage]: one arrival of every consumer warp (K, V) or of the thread that
-// stored O over Q (Q); then it belongs to the producer. full_tile[slot]: one arrival, that of the
+// the consumers. empty_x[stage]: one arrival of every consumer warp (K, V), of every warp of the
+// warpgroup (Q) or, where O leaves over Q, of the thread that stored it; then it belongs to the
+// producer. full_tile[slot]: one arrival, that of the
 // thread that counted the tile; empty_tile[slot]: one of every consumer warp. All run on across
 // tiles.
 
@@ -129,10 +130,9 @@ __device__ __forceinline__ void init_barriers(uint32_t smem) {
   }
   for (int stage = 0; stage < kConfig.q_stages; ++stage) {
     for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
-      for (int part = 0; part < kConfig.q_parts; ++part) {
-        ptx::mbarrier_init(smem + kConfig.full_q(stage, warpgroup, part), 1);
-        ptx::mbarrier_init(smem + kConfig.empty_q(stage, warpgroup, part), 1);
-      }
+      ptx::mbarrier_init(smem + kConfig.full_q(stage, warpgroup), 1);
+      ptx::mbarrier_init(smem + kConfig.empty_q(stage, warpgroup),
+                         kConfig.o_stages == 0 ? 1 : kWarpgroupThreads / 32);
     }
   }
   for (int slot = 0; slot < kTileRingSlots; ++slot) {

@@ -15,16 +15,17 @@
 
 namespace tilefold::sm90 {
 
-// Loads some chunks of 64 columns of kRows rows. `destination` is where chunk 0 goes. Of packed
-// heads `head` is the K/V head and `row` the first head of its group.
-template <int kChunks, int kRows, ptx::CacheUse kUse, bool kPacked = false>
-__device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMap* map,
-                                            uint32_t barrier, int first_chunk, int32_t row,
-                                            int32_t head, int32_t batch) {
+// Loads kRows rows, in chunks of 64 columns. Of packed heads `head` is the K/V head and `row` the
+// first head of its group.
+template <int kColumns, int kRows, ptx::CacheUse kUse, bool kPacked = false>
+__device__ __forceinline__ void load_tile(uint32_t destination, const TensorMap* map,
+                                          uint32_t barrier, int32_t row, int32_t head,
+                                          int32_t batch) {
+  constexpr int kChunks = layout::padded_columns(kColumns) / layout::kChunkColumns;
   constexpr int kChunkBytes = kRows * layout::kSwizzleRowBytes;
   ptx::mbarrier_arrive_expect_tx(barrier, kChunks * kChunkBytes);
 #pragma unroll
-  for (int chunk = first_chunk; chunk < first_chunk + kChunks; ++chunk) {
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
     if constexpr (kPacked) {
       ptx::tma_load_5d<kUse>(destination + chunk * kChunkBytes, map, barrier,
                              chunk * layout::kChunkColumns, 0, row, head, batch);
@@ -33,15 +34,6 @@ __device__ __forceinline__ void load_chunks(uint32_t destination, const TensorMa
                              chunk * layout::kChunkColumns, row, head, batch);
     }
   }
-}
-
-// All of them.
-template <int kColumns, int kRows>
-__device__ __forceinline__ void load_tile(uint32_t destination, const TensorMap* map,
-                                          uint32_t barrier, int32_t row, int32_t head,
-                                          int32_t batch) {
-  load_chunks<layout::padded_columns(kColumns) / layout::kChunkColumns, kRows,
-              ptx::CacheUse::kAgain>(destination, map, barrier, 0, row, head, batch);
 }
 
 template <ForwardConfig kConfig>
@@ -54,18 +46,18 @@ struct Producer {
   __device__ __forceinline__ void load_k(int32_t n_block, int32_t head, int32_t batch) {
     const int stage = k_position.stage;
     ptx::mbarrier_wait(smem + kConfig.empty_k(stage), k_position.phase ^ 1);
-    load_tile<kConfig.head_dim, kConfig.block_n>(smem + kConfig.k_offset(stage), &params.map_k,
-                                                 smem + kConfig.full_k(stage),
-                                                 n_block * kConfig.block_n, head, batch);
+    load_tile<kConfig.head_dim, kConfig.block_n, ptx::CacheUse::kAgain>(
+        smem + kConfig.k_offset(stage), &params.map_k, smem + kConfig.full_k(stage),
+        n_block * kConfig.block_n, head, batch);
     k_position.advance();
   }
 
   __device__ __forceinline__ void load_v(int32_t n_block, int32_t head, int32_t batch) {
     const int stage = v_position.stage;
     ptx::mbarrier_wait(smem + kConfig.empty_v(stage), v_position.phase ^ 1);
-    load_tile<kConfig.dim_v(), kConfig.block_n>(smem + kConfig.v_offset(stage), &params.map_v,
-                                                smem + kConfig.full_v(stage),
-                                                n_block * kConfig.block_n, head, batch);
+    load_tile<kConfig.dim_v(), kConfig.block_n, ptx::CacheUse::kAgain>(
+        smem + kConfig.v_offset(stage), &params.map_v, smem + kConfig.full_v(stage),
+        n_block * kConfig.block_n, head, batch);
     v_position.advance();
   }
 };
@@ -116,22 +108,18 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
       const int stage = q_position.stage;
 #pragma unroll 1
       for (int warpgroup = 0; warpgroup < kConfig.warpgroups; ++warpgroup) {
-#pragma unroll 1
-        for (int part = 0; part < kConfig.q_parts; ++part) {
-          ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup, part), q_position.phase ^ 1);
-          const int32_t first_row = tile.row + warpgroup * kWarpgroupRows;
-          load_chunks<kConfig.q_chunks(), kWarpgroupRows, ptx::CacheUse::kOnce, kConfig.pack_heads>(
-              smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
-              smem + kConfig.full_q(stage, warpgroup, part), part * kConfig.q_chunks(),
-              kConfig.pack_heads ? params.packed.head(first_row) : first_row, tile.head,
-              tile.batch);
-        }
+        ptx::mbarrier_wait(smem + kConfig.empty_q(stage, warpgroup), q_position.phase ^ 1);
+        const int32_t first_row = tile.row + warpgroup * kWarpgroupRows;
+        load_tile<kConfig.head_dim, kWarpgroupRows, ptx::CacheUse::kOnce, kConfig.pack_heads>(
+            smem + kConfig.q_offset(stage, warpgroup), &params.map_q,
+            smem + kConfig.full_q(stage, warpgroup),
+            kConfig.pack_heads ? params.packed.head(first_row) : first_row, tile.head, tile.batch);
       }
       q_position.advance();
     };
-    // Where there is one stage of Q, the first blocks of K and V come before it: it has to wait for
-    // O of the tile before, they don't.
-    const bool q_late = kConfig.q_stages == 1 && use > 0 && !range.empty();
+    // Where there is one stage of Q and O leaves over it, the first blocks of K and V come before
+    // it: it has to wait for O of the tile before, they don't.
+    const bool q_late = kConfig.q_stages == 1 && kConfig.o_stages == 0 && use > 0 && !range.empty();
     const int32_t q_block = q_late ? range.end - 1 : range.end;
 #pragma unroll 1
     for (int32_t n_block = range.end; n_block >= range.begin; --n_block) {

@@ -144,14 +144,16 @@ __device__ __forceinline__ RowFaults row_faults(const float (&rO)[kConfig.dim_v(
   return faults;
 }
 
-// Computes those rows of this warp again, in O's image in shared memory at sO and in LSE.
-// `tile_row` is the warpgroup's first row. All lanes' writes to sO come before.
-template <ForwardConfig kConfig>
-__device__ __forceinline__ void repair_rows(const ForwardParams& params, const layout::Mask& mask,
+// Computes those rows of this warp again, writes their O by write_o(row of the tiles, column,
+// value) and their LSE. `tile_row` is the warpgroup's first row. What the lanes have written of O
+// before may be written over.
+template <ForwardConfig kConfig, typename WriteO>
+__device__ __forceinline__ void repair_rows(const ForwardParams& params,
                                             const layout::BlockRange& range,
-                                            const RowFaults& faults, uint32_t sO, int thread,
-                                            int32_t tile_row, int32_t batch, int32_t head) {
+                                            const RowFaults& faults, int thread, int32_t tile_row,
+                                            int32_t batch, int32_t head, const WriteO& write_o) {
   const int lane = thread % 32;
+  const layout::Mask mask = mask_of(params);
   const int32_t head_kv = head_kv_of<kConfig>(params, head);
 #pragma unroll 1
   for (int r = 0; r < 16; ++r) {
@@ -194,8 +196,7 @@ __device__ __forceinline__ void repair_rows(const ForwardParams& params, const l
       const int column = lane + 32 * i;
       if (column < kConfig.dim_v()) {
         const uint32_t packed = ptx::cvt_pack<kConfig.dtype>(row_o[i], 0.0f);
-        ptx::st_shared_u16(sO + layout::swizzle128(in_tile, column, kWarpgroupRows),
-                           static_cast<uint16_t>(packed));
+        write_o(tile_row + in_tile, column, static_cast<uint16_t>(packed));
       }
     }
     if (row_large && params.lse != nullptr && lane == 0) {

@@ -262,9 +262,11 @@ ForwardParams params_of(const ForwardConfig& config, const ForwardProblem& probl
   p.q = problem.q;
   p.k = problem.k;
   p.v = problem.v;
+  p.o = problem.o;
   p.q_strides = problem.q_strides;
   p.k_strides = problem.k_strides;
   p.v_strides = problem.v_strides;
+  p.o_strides = problem.o_strides;
   p.head_dim = static_cast<int32_t>(problem.head_dim);
   p.head_dim_v = static_cast<int32_t>(problem.head_dim_v);
   if (config.pack_heads) p.packed = packed_rows(problem);

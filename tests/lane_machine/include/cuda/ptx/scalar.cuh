@@ -18,6 +18,10 @@ inline uint16_t ld_global_u16(const void* address, Site site = Site::current()) 
   return value;
 }
 
+inline void st_global_u16(void* address, uint16_t value, Site site = Site::current()) {
+  device::store_global(address, &value, 2, site);
+}
+
 inline void st_shared_u16(uint32_t address, uint16_t value, Site site = Site::current()) {
   device::store_shared(address, &value, 2, site);
 }
