@@ -52,7 +52,7 @@ REMOVED = {
     "sm80": ("barrier_sync_cta", "barrier_sync", "sync_warp", "sync_row_group", "cp_async_wait_group",
              "cp_async_commit_group", "mbarrier_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx",
              "fence_mbarrier_init"),
-    "sm90": ("barrier_sync_cta", "barrier_sync", "sync_warp", "mbarrier_wait", "mbarrier_arrive",
+    "sm90": ("barrier_sync_cta", "barrier_sync", "sync_warpgroup", "sync_warp", "mbarrier_wait", "mbarrier_arrive",
              "mbarrier_arrive_expect_tx", "fence_mbarrier_init", "fence_proxy_async", "wgmma_fence", "wgmma_commit",
              "wgmma_wait", "tma_store_wait_read", "tma_store_wait"),
 }
@@ -60,7 +60,7 @@ REMOVED = {
 HARMLESS = [
     ("sm80", r"ptx::sync_warp\(\);(?=\s*ptx::mbarrier_wait\(full_k\(read)", "brings the warp together after thread 0's turn"),
     ("sm80", r"load_next_k<false>\(\);\s*ptx::sync_warp", "the same"),
-    ("sm90", r"vector registers \(52 R2UR instead of 14 in the loop\)\.\s*ptx::barrier_sync", "the compiler's view of the code alone"),
+    ("sm90", r"instead of 14 in the masked row's loops\.\s*sync_warpgroup", "the compiler's view of the code alone"),
     ("sm90", r"ptx::barrier_sync\(turn_barrier", "takes turns at the tensor cores: a matter of speed"),
     ("sm90", r"ptx::mbarrier_wait\(smem \+ kConfig\.empty_tile", "empty_q, waited for before, implies it"),
 ]
