@@ -45,6 +45,7 @@ CASES = [
     "hq=10 hkv=2 nq=20 nk=40 causal=bottom_right seed=9",
     "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=10",
     "hq=1 nq=200 nk=200 causal=top_left seed=11",
+    "b=2 hq=3 hkv=3 nq=40 nk=100 seed=12",
 ]
 
 # Calls whose removal must be noticed wherever they stand, one mutant for each.
@@ -61,8 +62,6 @@ HARMLESS = [
     ("sm80", r"ptx::sync_warp\(\);(?=\s*ptx::mbarrier_wait\(full_k\(read)", "brings the warp together after thread 0's turn"),
     ("sm80", r"load_next_k<false>\(\);\s*ptx::sync_warp", "the same"),
     ("sm90", r"instead of 14 in the masked row's loops\.\s*sync_warpgroup", "the compiler's view of the code alone"),
-    ("sm90", r"ptx::barrier_sync\(turn_barrier", "takes turns at the tensor cores: a matter of speed"),
-    ("sm90", r"ptx::mbarrier_wait\(smem \+ kConfig\.empty_tile", "empty_q, waited for before, implies it"),
 ]
 
 # (name, file or directory under src/, what is replaced, by what). The text must occur exactly once there.

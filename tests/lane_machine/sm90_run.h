@@ -85,8 +85,9 @@ ForwardOutcome run_sm90(ForwardSetup& setup, const ForwardRun& how, const char* 
   const sm90::ForwardParams params = sm90_params(kConfig, setup.problem, &tile_counter);
   Launch launch;
   launch.kernel = name;
-  // A persistent grid: one CTA for every two tiles, so that CTAs take several.
-  launch.grid.x = static_cast<unsigned>((params.num_tiles + 1) / 2);
+  // A persistent grid: a CTA for every three tiles, so that both stages of Q, and both slots of the
+  // ring of tiles, are used a second time.
+  launch.grid.x = static_cast<unsigned>((params.num_tiles + 2) / 3);
   launch.block.x = static_cast<unsigned>(kConfig.threads());
   launch.shared_bytes = static_cast<uint32_t>(kConfig.smem_bytes());
   launch.seed = how.seed;
