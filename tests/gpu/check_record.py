@@ -3,13 +3,15 @@
 never ran there, and nobody says why.
 
 Recomputes the digests of all rows and rungs, and of the Python package (the entry "python"), from the sources and compares
-them with tests/gpu/record.json. What differs, is missing there, or failed a test then, must stand under "unverified" of the
-record with a reason; --mark writes one reason for all that need it. Needs no GPU.
+them with tests/gpu/record.json. What differs, is missing there, or failed a test then, and a row whose run names no clean
+memcheck or racecheck, must stand under "unverified" of the record with a reason; --mark writes one reason for all that
+need it. Needs no GPU.
 """
 
 import argparse
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -18,6 +20,17 @@ from kernel_digests import LADDER, python_digest, row_digests  # noqa: E402
 RECORD = pathlib.Path(__file__).resolve().parent / "record.json"
 PYTHON = "python"
 PYTHON_NEEDS = ("test_torch", "test_jax", "test_cupy")
+SANITIZERS = ("memcheck", "racecheck")
+
+
+def sanitizer_fault(run):
+    """Which sanitizer did not find a run of the device tests clean, and what it said; None if each did."""
+    for tool in SANITIZERS:
+        said = run.get("sanitizers", {}).get(tool, "nothing")
+        # Clean in no test says nothing.
+        if not re.match(r"clean: 0 (errors|hazards)\b.*; [1-9]\d* tests passed", said):
+            return f"{tool}, which said: {said[:100]}"
+    return None
 
 
 def fault_of(row, digest, record):
@@ -34,6 +47,11 @@ def fault_of(row, digest, record):
         return "passed no test on a GPU"
     if row == PYTHON and not all(entry["passed"].get(name) for name in PYTHON_NEEDS):
         return f"ran on a GPU without one of {', '.join(PYTHON_NEEDS)}"
+    # The rungs of the ladder do not run under sanitizers.
+    if row != PYTHON and not row.startswith(LADDER):
+        fault = sanitizer_fault(record.get("runs", {}).get(entry.get("run"), {}))
+        if fault is not None:
+            return f"ran on a GPU without a clean {fault}"
     return None
 
 
