@@ -31,6 +31,25 @@ class SizeTest : public RowTest {
     return c;
   }
 
+  // The least with which the CTAs of a persistent grid (sm90: one on every multiprocessor) take
+  // three tiles each: up to two K/V blocks a tile, two tiles a head, one of them short; narrow, for
+  // the reference's sake. Rows that take few queries have both heads of a group in one tile. A few
+  // tiles where each has a CTA of its own.
+  Case three_tiles(int causal) const {
+    constexpr int64_t kAnyBlock = 64;
+    const Row& row = GetParam();
+    const int64_t block_m = row.block_m > 0 ? row.block_m : kAnyBlock;
+    const int64_t block_n = row.block_n > 0 ? row.block_n : kAnyBlock;
+    Case c = served_case(block_m + 61, block_n + 5, causal);
+    c.head_dim = c.head_dim_v = 16;
+    c.batch = 2;
+    const int64_t tiles = row.backend == "sm90" ? 3 * num_multiprocessors() : 4;
+    const int64_t tiles_per_group = c.seqlen_q < block_m ? 1 : 4;
+    c.heads_kv = (tiles + c.batch * tiles_per_group - 1) / (c.batch * tiles_per_group);
+    c.heads = 2 * c.heads_kv;
+    return c;
+  }
+
   void check_sampled(const Case& c) {
     constexpr int64_t kRowStep = 37;
     Instance instance = make_fast_instance(c);
@@ -83,6 +102,14 @@ TEST_P(SizeTest, SeveralTilesForEveryCtaOfFewQueries) {
     c.heads = 8 * c.heads_kv;  // few rows and many heads in a group: where packing pays
     check_sampled(c);
   }
+}
+
+// Small enough for memcheck and racecheck, which see here what only a CTA with several tiles does:
+// it counts or steps to the next one, uses stages and ring slots again, and waits for the O before.
+TEST_P(SizeTest, ThreeSmallTilesForEveryCta) { check_sampled(three_tiles(TILEFOLD_CAUSAL_NONE)); }
+
+TEST_P(SizeTest, ThreeSmallTilesForEveryCtaUnderAMask) {
+  check_sampled(three_tiles(TILEFOLD_CAUSAL_TOP_LEFT));
 }
 
 TEST_P(SizeTest, OneLongRowOfTiles) {
