@@ -8,6 +8,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -15,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import check_record  # noqa: E402
 from check_record import PYTHON, PYTHON_NEEDS, SANITIZERS  # noqa: E402
 from kernel_digests import LADDER, python_digest, row_digests  # noqa: E402
-from run_gpu_tests import SANITIZER_CASES  # noqa: E402
+from run_gpu_tests import SANITIZER_CASES, write_record  # noqa: E402
 
 ROW = "sm90_fp16_d128_m128n128_s2_masked"
 CLEAN = {
@@ -117,6 +118,20 @@ class CheckRecordTest(unittest.TestCase):
         self.assertEqual((0, []), (status, errors))
         self.assertIn(f"unverified: {ROW} ran on a GPU without a clean memcheck", output)
         self.assertIn("the driver is too new", output)
+
+    def test_a_run_takes_away_the_reasons_that_it_answers(self):
+        rung = next(row for row in self.rows if row.startswith(LADDER))
+        for sanitizers, left in (
+            (dict(CLEAN), set()),
+            ({**CLEAN, "racecheck": "not finished in 300 s"}, {ROW}),
+            ({}, {ROW}),
+        ):
+            with self.subTest(sanitizers=sanitizers), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "record.json"
+                path.write_text(json.dumps({"unverified": {ROW: "no GPU", rung: "no GPU"}}), encoding="utf-8")
+                run = types.SimpleNamespace(record=path, rows="", program="not here", commit="0")
+                write_record(run, {row: {"A.Test": ("passed", "")} for row in (ROW, rung)}, sanitizers)
+                self.assertEqual(left, set(json.loads(path.read_text(encoding="utf-8"))["unverified"]))
 
 
 if __name__ == "__main__":
