@@ -80,6 +80,14 @@ function(tilefold_gate_local_memory target)
     ${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=--warn-on-spills,--warn-on-local-memory-usage,-Werror>)
 endfunction()
 
+# tilefold_gate_wgmma(<target>)
+#
+# Warpgroup matrix products that ptxas serialises fail the build of the target's kernels.
+function(tilefold_gate_wgmma target)
+  set(launcher sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised_wgmma.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
+  set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${launcher}")
+endfunction()
+
 # tilefold_bound_spins(<target>)
 #
 # In builds for tests: the target's kernels trap where a wait does not end (cuda/ptx/wait_limit.h).

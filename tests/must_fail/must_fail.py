@@ -1,17 +1,26 @@
 """Compiles one file of misuses: as it stands it must compile, with -DMISUSE=n it must fail with the words it names.
 
-    must_fail.py <file.cc> <compiler> <flags>...
+    must_fail.py <file.cc or file.cu> <compiler> <flags>...
+
+Device code is compiled to the end, since ptxas has its say too, and of what fails nothing may be left.
 """
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 
 
 def compile_file(source: str, command: list[str], misuse: int) -> tuple[bool, str]:
-    result = subprocess.run(
-        [*command, f"-DMISUSE={misuse}", "-fsyntax-only", source], capture_output=True, text=True, check=False
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "output")
+        kind = ["-cubin", "-o", output] if source.endswith(".cu") else ["-fsyntax-only"]
+        result = subprocess.run(
+            [*command, f"-DMISUSE={misuse}", *kind, source], capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0 and os.path.exists(output):
+            return False, f"{output} was left by what failed"
     return result.returncode == 0, result.stderr
 
 
