@@ -58,6 +58,53 @@ def test_bad_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "none.csv" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ("--device tpu", "argument --device: 'tpu'; accepted: cpu, cuda, cuda:0 and so on"),
+        ("--device cuda:x", "argument --device: 'cuda:x'; accepted: cpu, cuda"),
+        ("--device cpu:1", "argument --device: 'cpu:1'; accepted: cpu, cuda"),
+        ("--dtype int8", "argument --dtype: invalid choice: 'int8' (choose from "),
+        ("--rows 4,x", "argument --rows: 'x'; accepted: whole numbers of 1 and more"),
+        ("--rows 0", "argument --rows: '0'; accepted: whole numbers of 1 and more"),
+        ("--rows ,", "argument --rows: ','; accepted: whole numbers of 1 and more"),
+        ("--head-dims=-8", "argument --head-dims: '-8'; accepted: whole numbers of 1 and more"),
+        ("--tokens 0", "argument --tokens: '0'; accepted: whole numbers of 1 and more"),
+        ("--width 1.5", "argument --width: '1.5'; accepted: whole numbers of 1 and more"),
+        ("--seconds nan", "argument --seconds: 'nan'; accepted: a number above 0"),
+        ("--peak x", "argument --peak: 'x'; accepted: a number above 0"),
+        ("--pass up", "argument --pass: invalid choice: 'up' (choose from "),
+        ("--mode all", "argument --mode: invalid choice: 'all' (choose from "),
+        ("--plot a.bmp", "argument --plot: 'a.bmp'; accepted: a name in .svg, .png or .pdf"),
+        ("--csv FILE", "argument --csv: there is nothing to do with it; accepted: with --plot, --out"),
+        ("--out FILE/a.csv", "tilefold.bench: --out FILE/a.csv cannot be written: "),
+        ("--out FOLDER", "tilefold.bench: --out FOLDER cannot be written: Is a directory"),
+        ("--plot FILE/a.svg", "tilefold.bench: --plot FILE/a.svg cannot be written: "),
+        ("--csv FOLDER/none.csv --out FOLDER/a", "tilefold.bench: FOLDER/none.csv: No such file"),
+        ("--csv FOLDER --out FOLDER/a", "tilefold.bench: FOLDER: Is a directory"),
+        ("--csv FILE --out FOLDER/a", "tilefold.bench: FILE: it has no column peer, pass, dtype"),
+        ("--csv BINARY --out FOLDER/a", "tilefold.bench: BINARY: it is no text in UTF-8"),
+        ("--csv HUGE --out FOLDER/a", "tilefold.bench: HUGE: it is no CSV: "),
+    ],
+)
+def test_bad_options_are_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, words: str
+) -> None:
+    places = {name: tmp_path / name.lower() for name in ("FILE", "FOLDER", "BINARY", "HUGE")}
+    places["FOLDER"].mkdir()
+    places["FILE"].write_text("a,b\n1,2\n")
+    places["BINARY"].write_bytes(b"\xff\xfe\x00")
+    places["HUGE"].write_text(",".join(bench.COLUMNS) + "\n" + "x" * 200000 + "\n")
+    for name, path in places.items():
+        arguments, words = arguments.replace(name, str(path)), words.replace(name, str(path))
+    before = sorted(places["FOLDER"].iterdir())
+    with pytest.raises(SystemExit):
+        bench.main(arguments.split())
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.replace("python -m tilefold.bench: error: ", "").startswith(words)
+    assert sorted(places["FOLDER"].iterdir()) == before
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_pictures(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
@@ -87,6 +134,28 @@ def test_the_peak_is_that_of_the_tensor_cores(monkeypatch: pytest.MonkeyPatch) -
     hopper.minor = 0
     monkeypatch.setattr(bench.subprocess, "run", absent)
     assert bench._tensor_peak(torch, "cuda") is None
+
+
+def test_devices_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    from types import SimpleNamespace as Fake
+
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit):
+            bench.main(["--device", "cuda:1"])
+        assert "--device cuda:1, but PyTorch sees no CUDA device; accepted here: cpu" in capsys.readouterr().err
+    chosen: Any = []
+    cuda = Fake(is_available=lambda: True, device_count=lambda: 2, set_device=chosen.append)
+    with pytest.raises(ValueError, match="--device cuda:2, but .*; accepted here: cpu, cuda:0, cuda:1"):
+        bench._use_cuda(Fake(cuda=cuda), "cuda:2")
+    bench._use_cuda(Fake(cuda=cuda), "cuda:1")
+    assert chosen == [1]
+
+
+def test_a_problem_that_memory_does_not_hold() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="B, H, N, D = 1, 64, 999999999999, 8: "):
+        bench._inputs(torch, (1, 64, 999999999999, 8), "cpu", torch.float32)
 
 
 def test_a_short_run(tmp_path: Path) -> None:

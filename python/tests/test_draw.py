@@ -44,6 +44,19 @@ def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no picture named nothing" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for out in (file, file / "below"):
+        with pytest.raises(SystemExit):
+            draw.main(["--out", str(out), "mma-a"])
+        assert capsys.readouterr().err.startswith(f"tilefold.draw: {file}")
+    (tmp_path / "mma-a.svg").mkdir()
+    with pytest.raises(SystemExit):
+        draw.main(["--out", str(tmp_path), "mma-a"])
+    assert "mma-a.svg cannot be written: Is a directory" in capsys.readouterr().err
+
+
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 
 

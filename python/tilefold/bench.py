@@ -22,6 +22,7 @@ import argparse
 import csv
 import datetime
 import functools
+import math
 import platform
 import re
 import shlex
@@ -107,16 +108,22 @@ def read(paths: Iterable[Path], mode: str = "sustained") -> Results:
     """
     results = Results([], [])
     for path in paths:
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: it is no text in UTF-8") from error
         comments = [line for line in lines if line.startswith("#")]
         table = csv.DictReader(line for line in lines if line.strip() and not line.startswith("#"))
-        columns = list(table.fieldnames or [])
+        try:
+            columns, rows = list(table.fieldnames or []), list(table)
+        except csv.Error as error:
+            raise ValueError(f"{path}: it is no CSV: {error}") from error
         rate, factor = ("gflops", 1e-3) if "gflops" in columns else ("tflops", 1.0)
         missing = [name for name in COLUMNS if name not in (*columns, *(["tflops"] * (factor < 1)))]
         if missing:
             raise ValueError(f"{path}: it has no column {', '.join(missing)}")
-        for number, fields in enumerate(table, 1):
+        for number, fields in enumerate(rows, 1):
             if fields.get("mode") not in (None, "", mode):
                 continue
             try:
@@ -138,7 +145,7 @@ def read(paths: Iterable[Path], mode: str = "sustained") -> Results:
                 raise ValueError(f"{path}: line {number} of the table: {error}") from error
         results.comments += comments
         for comment in comments:
-            found = re.match(r"#\s*peak:\s*([0-9.]+)\s*(?:TFLOP/s)?\s*(.*)", comment)
+            found = re.match(r"#\s*peak:\s*([0-9]+(?:\.[0-9]*)?)\s*(?:TFLOP/s)?\s*(.*)", comment)
             if found:
                 results.peak, results.peak_name = float(found.group(1)), found.group(2).strip(" ,()")
     return results
@@ -263,14 +270,33 @@ def _peak(torch: Any, device: str, dtype: Any, seconds: float) -> Tuple[float, s
     return 2.0 * size**3 / median * 1e-9, f"torch.matmul {size} x {size} x {size}"
 
 
+def _use_cuda(torch: Any, device: str) -> None:
+    """Makes `device` the current one: events and streams are the current device's."""
+    if not torch.cuda.is_available():
+        raise ValueError(f"--device {device}, but PyTorch sees no CUDA device; accepted here: cpu")
+    index = int(device.partition(":")[2] or 0)
+    if index >= torch.cuda.device_count():
+        names = ", ".join(f"cuda:{i}" for i in range(torch.cuda.device_count()))
+        raise ValueError(f"--device {device}, but PyTorch sees no such device; accepted here: cpu, {names}")
+    torch.cuda.set_device(index)
+
+
+def _inputs(torch: Any, shape: Tuple[int, ...], device: str, dtype: Any) -> List[Any]:
+    try:
+        return [torch.randn(shape, device=device).to(dtype) for _ in range(3)]
+    except RuntimeError as error:  # PyTorch's word for memory that cannot be had
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"B, H, N, D = {', '.join(map(str, shape))}: {reason}") from error
+
+
 def run(options: argparse.Namespace) -> Results:
     import torch
 
     import tilefold
 
     on_cuda = options.device.startswith("cuda")
-    if on_cuda and not torch.cuda.is_available():
-        raise ValueError("--device cuda, but PyTorch sees no CUDA device; accepted here: cpu")
+    if on_cuda:
+        _use_cuda(torch, options.device)
     dtype = getattr(torch, DTYPES[options.dtype])
     timer = _timer(torch, on_cuda)
     where = torch.cuda.get_device_name() if on_cuda else tilefold.devices()[0].name
@@ -299,7 +325,7 @@ def run(options: argparse.Namespace) -> Results:
                     batch = max(1, options.tokens // rows)
                     heads = max(1, options.width // head_dim)
                     shape = (batch, heads, rows, head_dim)
-                    q, k, v = (torch.randn(shape, device=options.device).to(dtype) for _ in range(3))
+                    q, k, v = _inputs(torch, shape, options.device, dtype)
                     calls: Dict[str, Callable[[], Any]] = {}
                     for name, peer in peers.items():
                         try:
@@ -356,7 +382,8 @@ def plot(results: Results, path: Path, direction: str = "fwd", dtype: str = "fp1
     points = [p for p in results.points if p.direction == direction and p.dtype == dtype]
     if not points:
         have = sorted({(p.direction, p.dtype) for p in results.points})
-        raise ValueError(f"no points of {direction}, {dtype}; there are: {have}")
+        there = ", ".join(" ".join(kind) for kind in have) or "none at all"
+        raise ValueError(f"no points of {direction} {dtype}; there are: {there}")
     head_dims = sorted({p.hdim for p in points})
     masks = sorted({p.causal for p in points})
     peers = sorted({p.peer for p in points}, key=lambda name: (not name.startswith("tilefold"), name))
@@ -420,10 +447,47 @@ def plot(results: Results, path: Path, direction: str = "fwd", dtype: str = "fp1
 
 
 def _integers(text: str) -> List[int]:
-    values = [int(part) for part in text.split(",") if part]
-    if not values or min(values) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: numbers of 1 and more, comma-separated")
-    return values
+    return [_count(part.strip()) for part in text.split(",") if part.strip()] or [_count(text)]
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: whole numbers of 1 and more")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number above 0")
+    return value
+
+
+def _device(text: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: cpu, cuda, cuda:0 and so on")
+    return text
+
+
+def _picture(text: str) -> Path:
+    if Path(text).suffix not in (".svg", ".png", ".pdf"):
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a name in .svg, .png or .pdf")
+    return Path(text)
+
+
+def _check_writable(option: str, path: Path) -> None:
+    """Raises ValueError where a file cannot be written, before a run takes its time."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(f"{option} {path} cannot be written: {error.strerror}") from error
 
 
 def _names(text: str) -> List[str]:
@@ -437,29 +501,40 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--csv", type=Path, nargs="+", default=[], help="draw these instead of running")
-    made.add_argument("--plot", type=Path, help="picture to write: .svg, .png or .pdf")
-    made.add_argument("--mode", default="sustained", help="of a CSV with that column: sustained, burst")
+    made.add_argument("--plot", type=_picture, help="picture to write: .svg, .png or .pdf")
+    made.add_argument(
+        "--mode", default="sustained", choices=["sustained", "burst"], help="of a CSV with that column"
+    )
     made.add_argument("--title", default="", help="the picture's title")
-    made.add_argument("--peak", type=float, help="ceiling to draw, TFLOP/s, in place of the measured one")
+    made.add_argument("--peak", type=_positive, help="ceiling to draw, TFLOP/s, in place of the measured one")
     made.add_argument("--peak-name", default="", help="what that ceiling is")
     made.add_argument("--dtype", choices=list(DTYPES), help="default fp16 on CUDA, fp32 on the CPU")
-    made.add_argument("--pass", dest="direction", default="fwd", help="which pass to draw: fwd, bwd")
+    made.add_argument(
+        "--pass", dest="direction", default="fwd", choices=["fwd", "bwd"], help="which pass to draw"
+    )
     run_options = made.add_argument_group("running")
     run_options.add_argument("--out", type=Path, help="CSV to write")
-    run_options.add_argument("--device", help="cuda or cpu; default cuda where there is one")
+    run_options.add_argument("--device", type=_device, help="cpu, cuda, cuda:N; default cuda if there is one")
     run_options.add_argument("--peers", type=_names, default=[], help="comma-separated; default: the fused ones")
     run_options.add_argument("--head-dims", type=_integers, help="default 64,128,256; on the CPU 64,128")
     run_options.add_argument("--rows", type=_integers, help="N; default 512 to 16384, on the CPU 256 to 2048")
-    run_options.add_argument("--tokens", type=int, help="B * N; default 16384, on the CPU 2048")
-    run_options.add_argument("--width", type=int, help="H * D; default 2048, on the CPU 512")
-    run_options.add_argument("--seconds", type=float, default=0.3, help="for each point, all peers together")
+    run_options.add_argument("--tokens", type=_count, help="B * N; default 16384, on the CPU 2048")
+    run_options.add_argument("--width", type=_count, help="H * D; default 2048, on the CPU 512")
+    run_options.add_argument("--seconds", type=_positive, default=0.3, help="for each point, all peers together")
     return made
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
+    if options.csv and not (options.plot or options.out):
+        made.error("argument --csv: there is nothing to do with it; accepted: with --plot, --out or both")
     try:
+        for option, path in (("--out", options.out), ("--plot", options.plot)):
+            if path is not None:
+                _check_writable(option, path)
+        if options.plot:
+            import matplotlib  # noqa: F401  (missing: said before a run, not after it)
         if options.csv:
             results = read(options.csv, options.mode)
             found = [p.dtype for p in results.points if p.direction == options.direction]
@@ -479,7 +554,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         if options.peak is not None:
             results.peak, results.peak_name = options.peak, options.peak_name
         if options.out:
-            options.out.parent.mkdir(parents=True, exist_ok=True)
             with options.out.open("w", newline="", encoding="utf-8") as file:
                 write(results, file)
         if options.plot:
@@ -487,7 +561,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             print(options.plot)
     except ImportError as error:
         made.exit(1, f"tilefold.bench: {error}; running needs PyTorch, drawing matplotlib\n")
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        made.exit(1, f"tilefold.bench: {error.filename}: {error.strerror}\n")
+    except ValueError as error:
         made.exit(1, f"tilefold.bench: {error}\n")
     return 0
 

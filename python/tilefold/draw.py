@@ -427,11 +427,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     unknown = [name for name in options.names if name not in PICTURES]
     if unknown:
         parser.error(f"no picture named {', '.join(unknown)}; there are: {', '.join(PICTURES)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.names or PICTURES:
-        path = options.out / f"{name}.svg"
-        path.write_text(PICTURES[name]().svg(), encoding="utf-8")
-        print(path)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name in options.names or PICTURES:
+            path = options.out / f"{name}.svg"
+            path.write_text(PICTURES[name]().svg(), encoding="utf-8")
+            print(path)
+    except OSError as error:
+        parser.exit(1, f"tilefold.draw: {error.filename} cannot be written: {error.strerror}\n")
     return 0
 
 
