@@ -83,32 +83,51 @@ bool same(const DLDataType& a, const DLDataType& b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+// An argument of rank 4 and its axes' names, in the library's order.
+struct Axes {
+  const char* argument;
+  const char* names[4];
+};
+constexpr Axes kAxesOfQ = {"q", {"batch", "heads", "Nq", "D"}};
+constexpr Axes kAxesOfK = {"k", {"batch", "kv heads", "Nk", "D"}};
+constexpr Axes kAxesOfV = {"v", {"batch", "kv heads", "Nk", "Dv"}};
+constexpr Axes kAxesOfOut = {"out", {"batch", "heads", "Nq", "Dv"}};
+
+// The library would refuse it as well, but in its own order of axes.
+void refuse_other_rank(int64_t rank, const Axes& axes, Layout layout) {
+  if (rank == 4) return;
+  const int second = layout == Layout::kHeadsFirst ? 1 : 2;
+  const auto& names = axes.names;
+  throw nb::value_error((std::string(axes.argument) + ": its rank is " + std::to_string(rank) +
+                         "; accepted: 4, as [" + names[0] + ", " + names[second] + ", " +
+                         names[3 - second] + ", " + names[3] + "]")
+                            .c_str());
+}
+
 // The arrays of a call, read.
 struct Inputs {
   View q;
   View k;
   View v;
 
-  bool has_dtype_fault(const DLTensor& o) const {
+  // `lse` may be null.
+  bool has_dtype_fault(const DLTensor& o, const DLTensor* lse) const {
     const DLDataType& dtype = q.tensor()->dtype;
     return !is_served(dtype) || !same(dtype, k.tensor()->dtype) ||
-           !same(dtype, v.tensor()->dtype) || !same(dtype, o.dtype);
+           !same(dtype, v.tensor()->dtype) || !same(dtype, o.dtype) ||
+           (lse != nullptr && !same(lse->dtype, DLDataType{kDLFloat, 32, 1}));
   }
-  // Whether q and v have the rank without which the output's shape cannot be told.
-  bool have_rank() const { return q.tensor()->ndim == 4 && v.tensor()->ndim == 4; }
+  // Without the rank the output's shape cannot be told.
+  void check_rank(Layout layout) const {
+    refuse_other_rank(q.tensor()->ndim, kAxesOfQ, layout);
+    refuse_other_rank(k.tensor()->ndim, kAxesOfK, layout);
+    refuse_other_rank(v.tensor()->ndim, kAxesOfV, layout);
+  }
   std::array<int64_t, 4> output_shape() const {
     const int64_t* shape = q.tensor()->shape;
     return {shape[0], shape[1], shape[2], v.tensor()->shape[3]};
   }
 };
-
-// What the library says of tensors of the wrong rank: it looks at ranks first, so any `o` does.
-[[noreturn]] void raise_rank(const Inputs& inputs) {
-  const tilefold_status status =
-      tilefold_forward(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(), inputs.q.tensor(),
-                       nullptr, nullptr, nullptr, 0, nullptr);
-  raise_status(status);
-}
 
 nb::object call2(nb::handle function, nb::handle a, nb::handle b) {
   PyObject* arguments[] = {nullptr, a.ptr(), b.ptr()};
@@ -288,14 +307,8 @@ struct Shaped {
   DLTensor tensor = {};
   std::array<int64_t, 4> shape = {};
 
-  Shaped(nb::handle extents, const char* name, const DLDataType& dtype, Layout layout) {
-    const auto rank = static_cast<int32_t>(nb::len(extents));
-    if (rank != 4) {
-      throw nb::value_error(
-          (std::string(name) + ": its rank is " + std::to_string(rank) + "; accepted: 4, as " +
-           (layout == Layout::kHeadsFirst ? "[batch, heads, N, D]" : "[batch, N, heads, D]"))
-              .c_str());
-    }
+  Shaped(nb::handle extents, const Axes& axes, const DLDataType& dtype, Layout layout) {
+    refuse_other_rank(static_cast<int64_t>(nb::len(extents)), axes, layout);
     for (int axis = 0; axis < 4; ++axis) shape[axis] = nb::cast<int64_t>(extents[axis]);
     if (layout == Layout::kRowsFirst) std::swap(shape[1], shape[2]);
     tensor.data = reinterpret_cast<void*>(kNowhere);
@@ -325,13 +338,15 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
   const Adapter& adapter_k = adapter_like(adapter, q, k, "k");
   const Adapter& adapter_v = adapter_like(adapter, q, v, "v");
   const bool watched = entry == Entry::kUser && is_watched(adapter);
+  const auto go_by = [&](const nb::object& function) {
+    return function(q, k, v, arguments.causal, arguments.window, arguments.scale, return_lse,
+                    arguments.empty_row_lse, out, stream, arguments.layout, arguments.kernel,
+                    arguments.window_align, arguments.num_threads);
+  };
   for (const Adapter* one : {&adapter, &adapter_k, &adapter_v}) {
     const nb::object& redirect =
         one->redirect.is_none() && watched ? one->intercepted : one->redirect;
-    if (redirect.is_none()) continue;
-    return redirect(q, k, v, arguments.causal, arguments.window, arguments.scale, return_lse,
-                    arguments.empty_row_lse, out, stream, arguments.layout, arguments.kernel,
-                    arguments.window_align, arguments.num_threads);
+    if (!redirect.is_none()) return go_by(redirect);
   }
   if (in_forward_ad(adapter)) adapter.refuse_tangents(q, k, v, out);
   if (gradients_are_on(adapter)) {
@@ -345,7 +360,7 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
   inputs.q.read(adapter, q, "q", layout, stream);
   inputs.k.read(adapter_k, k, "k", layout, stream);
   inputs.v.read(adapter_v, v, "v", layout, stream);
-  if (!inputs.have_rank() || inputs.k.tensor()->ndim != 4) raise_rank(inputs);
+  inputs.check_rank(layout);
   tilefold_options options;
   parse_options(arguments, inputs.q.tensor()->shape[2], inputs.k.tensor()->shape[2], &options);
 
@@ -357,12 +372,19 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
       throw nb::value_error(
           "out: it is a tuple of another length than 2; accepted: an array, or (o, lse)");
     }
+    if (PyList_Check(out.ptr()) || (PyTuple_Check(out.ptr()) && !is_pair)) {
+      throw nb::type_error((std::string("out: it is a ") +
+                            (PyList_Check(out.ptr()) ? "list" : "tuple") +
+                            "; accepted: an array, or with return_lse=True a tuple (o, lse)")
+                               .c_str());
+    }
     o = is_pair ? nb::borrow(PyTuple_GetItem(out.ptr(), 0)) : nb::borrow(out);
     if (is_pair) lse = nb::borrow(PyTuple_GetItem(out.ptr(), 1));
   }
   View view_o;
   if (o.is_valid() && !o.is_none()) {
     read_output(adapter, q, o, "out", layout, stream, &view_o);
+    refuse_other_rank(view_o.tensor()->ndim, kAxesOfOut, layout);
   } else {
     o = allocate_output(adapter, q, inputs, layout);
     view_o.read(adapter_of(o, "o"), o, "o", layout, stream);
@@ -401,7 +423,9 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
       status = run(workspace.data(), workspace.bytes());
     }
   }
-  if (status != TILEFOLD_OK) raise_status(status, inputs.has_dtype_fault(*view_o.tensor()));
+  if (status != TILEFOLD_OK) {
+    raise_status(status, inputs.has_dtype_fault(*view_o.tensor(), lse_tensor));
+  }
   if (!return_lse) return o;
   return nb::make_tuple(o, lse);
 }
@@ -416,7 +440,7 @@ nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& argum
   inputs.q.read(adapter, q, "q", layout, nb::none());
   inputs.k.read(adapter_k, k, "k", layout, nb::none());
   inputs.v.read(adapter_v, v, "v", layout, nb::none());
-  if (!inputs.have_rank() || inputs.k.tensor()->ndim != 4) raise_rank(inputs);
+  inputs.check_rank(layout);
   tilefold_options options;
   parse_options(arguments, inputs.q.tensor()->shape[2], inputs.k.tensor()->shape[2], &options);
 
@@ -431,7 +455,9 @@ nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& argum
     status = tilefold_explain(inputs.q.tensor(), inputs.k.tensor(), inputs.v.tensor(), o.o(),
                               lse_tensor, &options, text.data(), text.size(), nullptr);
   }
-  if (status != TILEFOLD_OK) raise_status(status, inputs.has_dtype_fault(*o.o()));
+  if (status != TILEFOLD_OK) {
+    raise_status(status, inputs.has_dtype_fault(*o.o(), nullptr));
+  }
   return nb::str(text.c_str());
 }
 
@@ -439,9 +465,9 @@ void validate(nb::handle q_shape, nb::handle k_shape, nb::handle v_shape, nb::ha
               const Arguments& arguments) {
   const Layout layout = parse_layout(arguments.layout);
   const DLDataType type = dtype_named(dtype);
-  const Shaped q(q_shape, "q", type, layout);
-  const Shaped k(k_shape, "k", type, layout);
-  const Shaped v(v_shape, "v", type, layout);
+  const Shaped q(q_shape, kAxesOfQ, type, layout);
+  const Shaped k(k_shape, kAxesOfK, type, layout);
+  const Shaped v(v_shape, kAxesOfV, type, layout);
   tilefold_options options;
   parse_options(arguments, q.shape[2], k.shape[2], &options);
   const Placeholder o(&q.tensor, &v.tensor, layout);

@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -111,6 +112,9 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
     }
     options->has_scale = 1;
     options->scale = static_cast<float>(scale);
+    if (std::isinf(options->scale) && std::isfinite(scale)) {
+      refuse("scale is " + shown(arguments.scale) + "; accepted: any number that float32 holds");
+    }
   }
   const std::string_view lse = text_of(arguments.empty_row_lse);
   if (lse == "-inf") {
@@ -145,7 +149,14 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
 }
 
 void raise_status(tilefold_status status, bool dtype_fault) {
-  const char* sentence = tilefold_last_error();
+  const char* text = tilefold_last_error();
+  if (text[0] == '\0') text = tilefold_status_string(status);
+  // The library cuts long sentences, at any byte.
+  const nb::object sentence =
+      nb::steal(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace"));
+  if (!sentence.is_valid()) throw nb::python_error();
+  const nb::module_ names = nb::module_::import_("tilefold._names");
+  const nb::object spelled = names.attr("spelled")(sentence, names.attr("OF_THE_C_LIBRARY"));
   PyObject* kind = PyExc_RuntimeError;
   switch (status) {
     case TILEFOLD_ERROR_INVALID_ARGUMENT:
@@ -155,7 +166,7 @@ void raise_status(tilefold_status status, bool dtype_fault) {
     case TILEFOLD_ERROR_OUT_OF_MEMORY: kind = PyExc_MemoryError; break;
     default: break;
   }
-  PyErr_SetString(kind, sentence[0] != '\0' ? sentence : tilefold_status_string(status));
+  PyErr_SetObject(kind, spelled.ptr());
   throw nb::python_error();
 }
 

@@ -113,6 +113,53 @@ def test_window_sizes_of_the_wrong_form(window_size: Any, kind: Any) -> None:
         flash_attn.flash_attn_func(q, q, q, window_size=window_size)
 
 
+def test_errors_name_the_arguments_of_the_function_called() -> None:
+    q = np.ones((1, 4, 2, 8), np.float32)
+    func, kv_func, qkv_func = (getattr(flash_attn, name) for name in flash_attn.__all__)
+    qkv, kv = np.stack([q] * 3, 2), np.stack([q] * 2, 2)
+    calls = [(func, (q, q, q)), (kv_func, (q, kv)), (qkv_func, (qkv,))]
+    for call, arrays in calls:
+        for options, error, sentence in [
+            ({"softmax_scale": "x"}, TypeError, "^softmax_scale is 'x'; accepted: None"),
+            ({"softmax_scale": float("nan")}, ValueError, "^softmax_scale is nan"),
+            ({"window_size": (2**70, 0)}, ValueError, r"^window_size\[0\] \(left\) is 118"),
+            ({"causal": "top_left"}, ValueError, "^causal is 'top_left'; accepted: False, True"),
+        ]:
+            with pytest.raises(error, match=sentence):
+                call(*arrays, **options)
+    with pytest.raises(ValueError, match=r"^v: its head dim \(Dv\) is 0"):
+        func(q, q, q[..., :0])
+    with pytest.raises(TypeError, match="^qkv: its dtype is float64; accepted"):
+        qkv_func(qkv.astype(np.float64))
+    with pytest.raises(ValueError, match="^kv: its head dim is 4, but that of q is 8"):
+        kv_func(q, kv[..., :4])
+    with pytest.raises(TypeError, match="^kv: its dtype is float16, .*; q, kv and the output must have"):
+        kv_func(q, kv.astype(np.float16))
+    with pytest.raises(ValueError, match="^q: its number .* not a multiple of that of kv, 2"):
+        kv_func(np.ones((1, 4, 3, 8), np.float32), kv)
+    with pytest.raises(ValueError, match="^k: its rank is 3; accepted: 4, as .batch, Nk, kv heads, D.$"):
+        func(q, q[0], q)
+
+
+def test_compiled_with_dynamic_sizes() -> None:
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    func = flash_attn.flash_attn_func
+    compiled = torch.compile(func, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows, window in ((9, (-1, -1)), (12, (3, 2)), (7, (4, 1))):
+        q = torch.from_numpy(normal(1, rows, 2, 8))
+        assert torch.equal(compiled(q, q, q, window_size=window), func(q, q, q, window_size=window))
+    with pytest.raises(Exception, match="softmax_scale is 'x'"):
+        compiled(q, q, q, softmax_scale="x")
+
+
+def test_a_gradient_is_refused_by_the_packed_arguments_name() -> None:
+    torch = pytest.importorskip("torch")
+    qkv = torch.ones(1, 4, 3, 2, 8, requires_grad=True)
+    with pytest.raises(NotImplementedError, match=r"^qkv: it requires .* or pass qkv.detach\(\)"):
+        flash_attn.flash_attn_qkvpacked_func(qkv)
+
+
 def test_packed_arguments_that_are_no_arrays() -> None:
     q = np.ones((1, 4, 2, 8), np.float32)
     with pytest.raises(TypeError, match="qkv is a list"):

@@ -150,7 +150,7 @@ def test_out_is_refused(rng: np.random.Generator) -> None:
         tilefold.attention(q, q, q, out=out)
     with pytest.raises(TypeError, match="dtype"):
         tilefold.attention(q, q, q, out=np.empty(q.shape, np.float16))
-    with pytest.raises(ValueError, match="o: "):
+    with pytest.raises(ValueError, match="^out: its head dim is 9, but that of v is 8"):
         tilefold.attention(q, q, q, out=np.empty((1, 2, 6, 9), np.float32))
     with pytest.raises(ValueError, match="share memory"):
         tilefold.attention(q, q, q, out=np.lib.stride_tricks.as_strided(out.copy(), q.shape, (0, 0, 0, 4)))
@@ -169,13 +169,16 @@ def test_inputs_are_not_written(rng: np.random.Generator) -> None:
         ({"causal": "upper"}, ValueError, "causal is 'upper'; accepted: False, True"),
         ({"window": 3}, ValueError, "window is 3; accepted: None, or"),
         ({"window": (1, 2, 3)}, ValueError, "window is"),
-        ({"window": (1, -2)}, ValueError, "window_right is -2"),
+        ({"window": (1, -2)}, ValueError, r"^window\[1\] \(right\) is -2"),
+        ({"window": (-2, None)}, ValueError, r"^window\[0\] \(left\) is -2"),
         ({"window": (1.5, 2)}, TypeError, "an int"),
         ({"scale": "big"}, TypeError, "scale is 'big'"),
-        ({"scale": float("nan")}, ValueError, "scale"),
+        ({"scale": float("nan")}, ValueError, "^scale is nan"),
+        ({"scale": 1e300}, ValueError, r"^scale is 1e\+300; accepted: any number that float32 holds"),
         ({"layout": "HBND"}, ValueError, "layout is 'HBND'"),
         ({"empty_row_lse": "0"}, ValueError, "empty_row_lse is '0'"),
-        ({"kernel": "none such"}, ValueError, "kernel 'none such'"),
+        ({"kernel": "none such"}, ValueError, r"kernel 'none such' \(from kernel=\).*tilefold.kernels"),
+        ({"kernel": "x" + "\u00e9" * 900}, ValueError, "kernel 'x\u00e9"),  # longer than a sentence may be
         ({"kernel": "cpu\0s"}, ValueError, "kernel is 'cpu"),
         ({"kernel": 7}, TypeError, "kernel is 7"),
         ({"window_align": "left"}, ValueError, "window_align is 'left'"),
@@ -185,8 +188,42 @@ def test_inputs_are_not_written(rng: np.random.Generator) -> None:
 )
 def test_options_are_refused_by_name(options: Any, error: Any, sentence: str) -> None:
     q = np.ones((1, 1, 4, 8), np.float32)
-    with pytest.raises(error, match=sentence):
+    with pytest.raises(error, match=sentence) as caught:
         tilefold.attention(q, q, q, **options)
+    assert "options." not in str(caught.value)
+
+
+def test_outputs_are_refused_by_name() -> None:
+    q = np.ones((1, 2, 6, 8), np.float32)
+    o, lse = np.empty_like(q), np.empty((1, 2, 6), np.float32)
+    memory = np.empty(200, np.float32)
+    o_inside, lse_inside = memory[:96].reshape(q.shape), memory[90:102].reshape(lse.shape)
+    for out, error, sentence in [
+        ((o[0], lse), ValueError, "^out: its rank is 3; accepted: 4, as .batch, heads, Nq, Dv.$"),
+        ((q, lse), ValueError, "^out: the span .* overlaps that of q;"),
+        ((o.astype(np.float16), lse), TypeError, "^out: its dtype is float16.* k, v and out must have one"),
+        ((o.astype(np.int32), lse), TypeError, "^out: its dtype is int32; accepted: float16"),
+        ((o, lse[..., :5]), ValueError, r"^out\[1\] \(lse\): its length is 5, but that of q is 6"),
+        ((o, lse[0]), ValueError, r"^out\[1\] \(lse\): its rank is 2"),
+        ((o, lse.astype(np.float16)), TypeError, r"^out\[1\] \(lse\): its dtype is float16; accepted: float32"),
+        ((o_inside, lse_inside), ValueError, r"^out\[1\] \(lse\): the span .* overlaps that of out;"),
+        ([o, lse], TypeError, "^out: it is a list; accepted: an array, or with return_lse=True a tuple"),
+    ]:
+        with pytest.raises(error, match=sentence):
+            tilefold.attention(q, q, q, return_lse=True, out=out)
+    with pytest.raises(TypeError, match="^out: it is a tuple; accepted: an array, or with return_lse=True"):
+        tilefold.attention(q, q, q, out=(o, lse))
+    with pytest.raises(ValueError, match="^out: its rank is 3; accepted: 4, as .batch, Nq, heads, Dv.$"):
+        tilefold.attention(q, q, q, out=o[0], layout="BNHD")
+
+
+def test_axes_are_named_in_the_order_of_the_layout() -> None:
+    q = np.ones((1, 2, 4, 8), np.float32)
+    with pytest.raises(ValueError, match="^k: its rank is 3; accepted: 4, as .batch, kv heads, Nk, D.$"):
+        tilefold.attention(q, q[0], q)
+    for ask in (tilefold.attention, tilefold.explain):
+        with pytest.raises(ValueError, match="^k: its rank is 3; accepted: 4, as .batch, Nk, kv heads, D.$"):
+            ask(q, q[0], q, layout="BNHD")
 
 
 def test_arrays_are_refused_by_name() -> None:

@@ -91,8 +91,16 @@ def test_the_warning_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_errors_are_not_hidden() -> None:
     q = normal(1, 2, 6, 8)
-    with pytest.raises(ValueError, match="k: its head dim"):
+    with pytest.raises(ValueError, match="^key: its head dim is 4, but that of query is 8"):
         sdpa.scaled_dot_product_attention(q, q[..., :4], q)
+    with pytest.raises(ValueError, match="^value: its length is 3, but that of key is 6"):
+        sdpa.scaled_dot_product_attention(q, q, q[:, :, :3])
+    odd = normal(1, 3, 6, 8)
+    with pytest.raises(ValueError, match="^query: .* not a multiple of that of key and value, 3"):
+        sdpa.scaled_dot_product_attention(q, odd, odd, enable_gqa=True)
+    with pytest.warns(sdpa.FallbackWarning, match="is_causal is no bool"):
+        with pytest.raises(TypeError, match="is_causal"):  # PyTorch's
+            sdpa.scaled_dot_product_attention(q, q, q, is_causal="top_left")  # type: ignore[arg-type]
 
 
 def test_compiles() -> None:

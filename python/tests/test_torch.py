@@ -210,6 +210,14 @@ def test_fake_tensors_and_export() -> None:
     assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
 
 
+def test_memory_that_is_gone_is_refused() -> None:
+    q = normal(1, 2, 6, 8)
+    gone = q.clone()
+    gone.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="k: its data pointer is NULL"):
+        tilefold.attention(q, gone, q)
+
+
 def test_traces_record_the_call() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -346,6 +354,7 @@ class Named(torch.Tensor):
 
 
 OUT_FAULTS = {
+    "list": (TypeError, "out: it is a list; accepted: an array, or with return_lse=True"),
     "dtype": (TypeError, "out: its dtype is torch.int32"),
     "shape": (ValueError, "out: its shape is"),
     "input": (ValueError, "overlaps"),
@@ -365,7 +374,8 @@ def test_an_unsound_out_is_refused_by_the_operators_too(what: str, where: str) -
         "dtype": torch.zeros(1, 2, 6, 8, dtype=torch.int32),
         "shape": torch.zeros(3, 2, 6, 8),
         "input": q,
-        "kind": [1.0],
+        "kind": 1.0,
+        "list": [torch.empty(1, 2, 6, 8)],
         "gradient": torch.zeros(1, 2, 6, 8, requires_grad=True),
     }[what]
 

@@ -339,13 +339,18 @@ def _dlpack_adapter(kind: type, library: str) -> Adapter:
                 f"stream is None, but the current stream of {library} is not known here; pass the "
                 "CUDA stream to work on, as an int"
             )
+        if not hasattr(stream, "__index__"):
+            raise TypeError(
+                f"stream is a {type(stream).__name__}; accepted for arrays of {library}: a CUDA "
+                "stream's address as an int"
+            )
         return int(stream)
 
     def namespace(array: Any) -> Any:
         if not hasattr(array, "__array_namespace__"):
             raise TypeError(
                 f"q is a {kind.__module__}.{kind.__qualname__}, which has no __array_namespace__() "
-                "to make the result with; pass out="
+                "to make the result with; pass out= to tilefold.attention"
             )
         return array.__array_namespace__()
 

@@ -40,7 +40,7 @@ def refuse_tangents(*arrays: Any) -> None:
         if isinstance(array, torch.Tensor) and forward_ad.unpack_dual(array).tangent is not None:
             raise NotImplementedError(
                 f"{name}: it has a tangent of forward-mode AD, and this version computes no "
-                f"derivatives; pass torch.autograd.forward_ad.unpack_dual({name}).primal"
+                "derivatives; pass its primal (torch.autograd.forward_ad.unpack_dual)"
             )
 
 
@@ -227,6 +227,11 @@ def attention(
     if pair and len(out) != 2:
         raise ValueError(
             "out: it is a tuple of another length than 2; accepted: an array, or (o, lse)"
+        )
+    if isinstance(out, (tuple, list)) and not pair:
+        raise TypeError(
+            f"out: it is a {type(out).__name__}; accepted: an array, or with return_lse=True a tuple "
+            "(o, lse)"
         )
     out_o, out_lse = out if pair else (out, None)
     if out_o is not None:

@@ -13,8 +13,15 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from tilefold._attention import attention
+from tilefold._names import renamed
 
 __all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func"]
+
+
+# What the layer below calls the arguments -> what the functions here do.
+_NAMES = {"scale": "softmax_scale", "window": "window_size", "out": "the output"}
+_NAMES_QKV = {"q": "qkv", "k": "qkv", "v": "qkv"}
+_NAMES_KV = {"k": "kv", "v": "kv"}
 
 
 def _refuse(name: str, value: Any, accepted: str) -> None:
@@ -28,6 +35,8 @@ def _window(window_size: Any) -> Tuple[Any, Any]:
     if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise ValueError(f"window_size is {window_size!r}; {accepted}")
     for side in window_size:
+        if isinstance(side, int) and not isinstance(side, bool):  # all that torch.compile can ask
+            continue
         if isinstance(side, (bool, float, str)) or side is None or not hasattr(side, "__index__"):
             raise TypeError(f"window_size is {window_size!r}; {accepted}")
     return window_size[0], window_size[1]
@@ -88,17 +97,22 @@ def flash_attn_func(
     if return_attn_probs:
         accepted = "False (tilefold.attention(return_lse=True) returns the log-sum-exp)"
         _refuse("return_attn_probs", return_attn_probs, accepted)
+    if isinstance(causal, str):  # it would be true, whatever it says
+        raise ValueError(f"causal is {causal!r}; accepted: False, True (to the bottom right corner)")
     left, right = _window(window_size)
-    return attention(
-        q,
-        k,
-        v,
-        causal="bottom_right" if causal else False,
-        window=(left if left >= 0 else None, right if right >= 0 else None),
-        window_align="bottom_right",
-        scale=softmax_scale,
-        layout="BNHD",
-    )
+    try:
+        return attention(
+            q,
+            k,
+            v,
+            causal="bottom_right" if causal else False,
+            window=(left if left >= 0 else None, right if right >= 0 else None),
+            window_align="bottom_right",
+            scale=softmax_scale,
+            layout="BNHD",
+        )
+    except Exception as error:
+        raise renamed(error, _NAMES) from error.__cause__
 
 
 def flash_attn_qkvpacked_func(
@@ -130,7 +144,10 @@ def flash_attn_qkvpacked_func(
     """
     q, k, v = _unpacked("qkv", qkv, 3, "[B, N, 3, H, D]")
     rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-    return flash_attn_func(q, k, v, *rest, return_attn_probs)
+    try:
+        return flash_attn_func(q, k, v, *rest, return_attn_probs)
+    except Exception as error:
+        raise renamed(error, _NAMES_QKV) from error.__cause__
 
 
 def flash_attn_kvpacked_func(
@@ -164,4 +181,7 @@ def flash_attn_kvpacked_func(
     """
     k, v = _unpacked("kv", kv, 2, "[B, Nk, 2, Hkv, D]")
     rest = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic)
-    return flash_attn_func(q, k, v, *rest, return_attn_probs)
+    try:
+        return flash_attn_func(q, k, v, *rest, return_attn_probs)
+    except Exception as error:
+        raise renamed(error, _NAMES_KV) from error.__cause__

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from tilefold import _core
 from tilefold._attention import attention
+from tilefold._names import renamed
 
 __all__ = ["FallbackWarning", "scaled_dot_product_attention", "warn_on_fallback"]
 
@@ -28,6 +29,8 @@ _warned: Set[str] = set()
 _usable: Dict[int, bool] = {}
 _MAX_SCALE = torch.finfo(torch.float32).max
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+# What the layer below calls the arguments -> what the function here does.
+_NAMES = {"q": "query", "k": "key", "v": "value", "out": "the output"}
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
@@ -78,6 +81,7 @@ def _reason(
     value: torch.Tensor,
     attn_mask: Optional[torch.Tensor],
     dropout_p: float,
+    is_causal: bool,
     scale: Optional[float],
     enable_gqa: bool,
 ) -> Optional[str]:
@@ -89,6 +93,8 @@ def _reason(
         return "attn_mask is given"
     if dropout_p != 0.0:
         return "dropout_p is not 0"
+    if not isinstance(is_causal, bool):
+        return "is_causal is no bool"
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return "a gradient is asked for"
     if not 2 <= query.dim() <= 4 or key.dim() != query.dim() or value.dim() != query.dim():
@@ -149,15 +155,18 @@ def scaled_dot_product_attention(
     tensors = (query, key, value)
     if all(isinstance(tensor, torch.Tensor) and not tensor.is_nested for tensor in tensors):
         tensors = (_under_autocast(query), _under_autocast(key), _under_autocast(value))
-    reason = _reason(*tensors, attn_mask, dropout_p, scale, enable_gqa)
+    reason = _reason(*tensors, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if reason is None:
         q, k, v = tensors
         rank = q.dim()
         if rank < 4:
             q, k, v = (tensor[(None,) * (4 - rank)] for tensor in (q, k, v))
-        o: torch.Tensor = attention(
-            q, k, v, causal="top_left" if is_causal else False, scale=scale
-        )
+        try:
+            o: torch.Tensor = attention(
+                q, k, v, causal="top_left" if is_causal else False, scale=scale
+            )
+        except Exception as error:
+            raise renamed(error, _NAMES) from error.__cause__
         return o[(0,) * (4 - rank)] if rank < 4 else o
     if warn_on_fallback and not torch.compiler.is_compiling() and reason not in _warned:
         warnings.warn(
