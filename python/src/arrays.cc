@@ -1,6 +1,7 @@
 // Arrays of any Python library seen as DLTensors, and new arrays of the same library.
 #include "arrays.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -102,6 +103,11 @@ const Adapter& adapter_of(nb::handle array, const char* name) {
   last_type = type;
   last_adapter = &found->second;
   return found->second;
+}
+
+bool View::is_hollow() const {
+  if (tensor_.data != nullptr || tensor_.ndim == 0) return false;
+  return std::find(tensor_.shape, tensor_.shape + tensor_.ndim, 0) == tensor_.shape + tensor_.ndim;
 }
 
 void View::from_capsule(PyObject* capsule, const char* name) {

@@ -71,6 +71,8 @@ class View {
   const DLTensor* tensor() const { return &tensor_; }
   DLTensor* tensor() { return &tensor_; }
   bool read_only() const { return read_only_; }
+  // Whether elements are missing: some wrappers of PyTorch are exported without their memory.
+  bool is_hollow() const;
   bool is_cuda() const {
     return tensor_.device.device_type == kDLCUDA || tensor_.device.device_type == kDLCUDAManaged;
   }

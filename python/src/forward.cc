@@ -123,6 +123,7 @@ struct Inputs {
     refuse_other_rank(k.tensor()->ndim, kAxesOfK, layout);
     refuse_other_rank(v.tensor()->ndim, kAxesOfV, layout);
   }
+  bool any_hollow() const { return q.is_hollow() || k.is_hollow() || v.is_hollow(); }
   std::array<int64_t, 4> output_shape() const {
     const int64_t* shape = q.tensor()->shape;
     return {shape[0], shape[1], shape[2], v.tensor()->shape[3]};
@@ -424,6 +425,11 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     }
   }
   if (status != TILEFOLD_OK) {
+    // torch.func.functionalize's tensors are hollow: PyTorch shows the operators what is inside.
+    const bool any_hollow = inputs.any_hollow() || view_o.is_hollow() || view_lse.is_hollow();
+    if (any_hollow && entry == Entry::kUser && !adapter.intercepted.is_none()) {
+      return go_by(adapter.intercepted);
+    }
     raise_status(status, inputs.has_dtype_fault(*view_o.tensor(), lse_tensor));
   }
   if (!return_lse) return o;
@@ -456,6 +462,9 @@ nb::str explain(nb::handle q, nb::handle k, nb::handle v, const Arguments& argum
                               lse_tensor, &options, text.data(), text.size(), nullptr);
   }
   if (status != TILEFOLD_OK) {
+    if (inputs.q.is_hollow()) adapter.reread("q", q, nb::none());
+    if (inputs.k.is_hollow()) adapter_k.reread("k", k, nb::none());
+    if (inputs.v.is_hollow()) adapter_v.reread("v", v, nb::none());
     raise_status(status, inputs.has_dtype_fault(*o.o(), nullptr));
   }
   return nb::str(text.c_str());

@@ -149,6 +149,8 @@ def test_falls_back_wherever_pytorch_works() -> None:
         call(q, q, q, scale=float("nan"))
     with pytest.warns(sdpa.FallbackWarning, match="torch.func"):
         torch.testing.assert_close(torch.vmap(call)(q[None], q[None], q[None])[0], PYTORCH(q, q, q))
+    functional = torch.func.functionalize(lambda q: call(q * 1, q, q, is_causal=True) + 1)
+    torch.testing.assert_close(functional(q), PYTORCH(q, q, q, is_causal=True) + 1)
     w = normal(1, 2, 8, 3)
     through, expected = (
         torch.func.grad(lambda w, f=f: (f(q, q, q) @ w).sum())(w) for f in (call, PYTORCH)

@@ -210,6 +210,38 @@ def test_fake_tensors_and_export() -> None:
     assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
 
 
+def test_functionalize() -> None:
+    functionalize = torch.func.functionalize
+    q, k = normal(1, 4, 6, 8), normal(1, 2, 9, 8, seed=2)
+    expected, expected_lse = tilefold.attention(q, k, k, return_lse=True)
+
+    def changed(q: Any) -> Any:
+        mine = q.clone()
+        mine.mul_(2).mul_(0.5)
+        return tilefold.attention(mine.transpose(1, 2).transpose(1, 2), k, k)
+
+    def into(q: Any) -> Any:
+        out = torch.empty_like(q)
+        assert tilefold.attention(q, k, k, out=out) is out
+        return out
+
+    for one in (changed, into, lambda q: tilefold.attention(q, k, k)):
+        assert torch.equal(functionalize(one)(q), expected)
+    assert torch.equal(functionalize(lambda k: tilefold.attention(q, k, k))(k), expected)
+    assert torch.equal(functionalize(lambda v: tilefold.attention(q, k, v))(k), expected)
+    given = torch.empty_like(q)
+    functionalize(lambda out: tilefold.attention(q, k, k, out=out))(given)
+    assert torch.equal(given, expected)
+    o, lse = functionalize(lambda q: tilefold.attention(q, k, k, return_lse=True))(q)
+    assert torch.equal(o, expected) and torch.equal(lse, expected_lse)
+    with pytest.raises(ValueError, match="k: its head dim is 4"):
+        functionalize(lambda q, k: tilefold.attention(q, k, k))(q, k[..., :4])
+    with pytest.raises(NotImplementedError, match="q: it requires a gradient"):
+        torch.func.grad(functionalize(lambda q: tilefold.attention(q, k, k).sum()))(q)
+    with pytest.raises(TypeError, match="q: it is a tensor inside a torch.func transform, which has no"):
+        functionalize(tilefold.explain)(q, k, k)
+
+
 def test_memory_that_is_gone_is_refused() -> None:
     q = normal(1, 2, 6, 8)
     gone = q.clone()

@@ -21,7 +21,8 @@ class Adapter:
     export: Callable[[Any, Any], Any]
     """(array, stream) -> DLPack capsule."""
     reread: Callable[[str, Any, Any], Any]
-    """(argument's name, array, why `export` failed) -> an array to export in its place, or raises."""
+    """(argument's name, array, why `export` failed, or None where it gave no memory) -> an array to
+    export in its place, or raises."""
     empty_like: Callable[[Any], Any]
     empty: Callable[[Any, Shape], Any]
     empty_float32: Callable[[Any, Shape], Any]
@@ -110,7 +111,9 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def reread(name: str, array: Any, reason: BaseException) -> Any:
         what = f"a {array.layout} tensor on device {array.device}"
         if torch._C._functorch.is_functorch_wrapped_tensor(array):
-            what = "a tensor inside a torch.func transform (fold torch.vmap's axis into the batch)"
+            what = "a tensor inside a torch.func transform"
+            if torch._C._functorch.is_batchedtensor(array):
+                what += " (fold torch.vmap's axis into the batch)"
         raise TypeError(
             f"{name}: it is {what}, which has no memory to read; accepted: a dense tensor on the CPU "
             "or a CUDA device"

@@ -182,7 +182,8 @@ def attention(
         MemoryError: Memory for scratch could not be had.
 
     On CUDA the call is asynchronous. It may be captured into a CUDA graph, and traced by
-    ``torch.compile(fullgraph=True)`` and ``jax.jit``.
+    ``torch.compile(fullgraph=True)`` and ``jax.jit``. Of the transforms of ``torch.func`` it works
+    inside ``functionalize``; the others are refused (``vmap``: fold its axis into the batch).
 
     Source: Dao, "FlashAttention-2" (2023), Algorithm 1.
     """
