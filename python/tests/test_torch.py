@@ -210,6 +210,108 @@ def test_fake_tensors_and_export() -> None:
     assert torch.equal(exported.module()(q), tilefold.attention(q, q, q, causal=True))
 
 
+METADATA_FAULTS = {
+    "rank of q": (lambda q: (q[0], q, q), "q: its rank is 3; accepted: 4, as .batch, heads, Nq, D."),
+    "rank of k": (lambda q: (q, q[0], q), "k: its rank is 3; accepted: 4, as .batch, kv heads, Nk, D."),
+    "head dim": (lambda q: (q, q[..., :4], q), "k: its head dim is 4, but that of q is 8; they must"),
+    "length": (lambda q: (q, q, q[:, :, :3]), "v: its length is 3, but that of k is 6; they must be equal"),
+    "batch": (lambda q: (q, q[:1], q[:1]), "k: its batch is 1, but that of q is 2; they must be equal"),
+    "heads": (lambda q: (q, q[:, :3], q[:, :3]), "q: its number of heads is 4, which is not a multiple"),
+    "dtypes": (lambda q: (q, q.half(), q), "k: its dtype is float16, but that of q is float32; q, k"),
+    "dtype": (lambda q: (q.double(), q.double(), q.double()), "q: its dtype is float64; accepted: float16"),
+    "no head dim": (lambda q: (q[..., :0], q[..., :0], q), "its head dim .D. is 0"),
+}
+
+
+@pytest.mark.parametrize("what", METADATA_FAULTS)
+def test_what_metadata_tell_is_refused_while_tracing(what: str) -> None:
+    from torch._subclasses import FakeTensorMode
+
+    arrays, words = METADATA_FAULTS[what]
+    q = normal(2, 4, 6, 8)
+    with pytest.raises((TypeError, ValueError), match=words) as caught:
+        tilefold.attention(*arrays(q))
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(q)
+        with pytest.raises(caught.type, match=words):
+            tilefold.attention(*arrays(fake))
+        with pytest.raises(caught.type, match=words):
+            tilefold.attention(*arrays(fake), return_lse=True)
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        graphs = []
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            graphs.append(graph)
+            return graph
+
+        call = torch.compile(
+            lambda q, k, v: tilefold.attention(q, k, v), fullgraph=True, backend=backend, dynamic=dynamic
+        )
+        with pytest.raises(Exception, match=words):
+            call(*arrays(q))
+        assert not graphs
+
+
+def test_devices_and_options_are_refused_while_tracing() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        q, on_cuda = torch.empty(1, 2, 6, 8), torch.empty(1, 2, 6, 8, device="cuda")
+        with pytest.raises(ValueError, match="k: it is on cuda:0, but q is on cpu; all tensors must be"):
+            tilefold.attention(q, on_cuda, q)
+        with pytest.raises(TypeError, match="q: it is a torch.strided tensor on device xpu"):
+            tilefold.attention(*(torch.empty(1, 2, 6, 8, device="xpu"),) * 3)
+        assert tilefold.attention(on_cuda, on_cuda, on_cuda).device.type == "cuda"
+        for options, words in [
+            ({"window": (-2, None)}, r"window\[0\] \(left\) is -2"),
+            ({"scale": float("nan")}, "scale is nan"),
+            ({"kernel": "none such"}, "kernel 'none such'"),
+            ({"causal": "upper"}, "causal is 'upper'"),
+            ({"layout": "HBND"}, "layout is 'HBND'"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                tilefold.attention(on_cuda, on_cuda, on_cuda, **options)  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="causal is True, but Nq = 6 and Nk = 5 differ"):
+            tilefold.attention(q, q[:, :, :5], q[:, :, :5], causal=True)
+
+
+def test_dynamic_sizes_share_one_graph_and_are_checked_when_it_runs() -> None:
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    def call(q: Any, k: Any, v: Any, left: int) -> Any:
+        return tilefold.attention(q, k, v, causal="top_left", window=(left, None))
+
+    compiled = torch.compile(call, fullgraph=True, backend=backend, dynamic=True)
+    for rows, keys, head_dim, left in ((5, 7, 8, 2), (9, 11, 16, 3), (17, 6, 12, 4)):
+        q = normal(2, 4, rows, head_dim)
+        k = normal(2, 2, keys, head_dim, seed=2)
+        assert torch.equal(compiled(q, k, k, left), call(q, k, k, left))
+    assert len(graphs) == 1
+    with pytest.raises(Exception, match="v: its length is 3"):
+        compiled(q, k, k[:, :, :3], 4)
+
+
+def test_sizes_that_data_decide() -> None:
+    torch._dynamo.reset()
+
+    def call(q: Any, kept: Any, dtype: Any) -> Any:
+        k = q[:, :, kept.nonzero().squeeze(1)]
+        return tilefold.attention(q, k, k.to(dtype), causal="top_left")
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    q, kept = normal(1, 2, 6, 8), torch.tensor([1, 0, 1, 1, 0, 1])
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        assert torch.equal(compiled(q, kept, torch.float32), call(q, kept, torch.float32))
+        with pytest.raises(Exception, match="v: its dtype is float16, but that of q is float32"):
+            compiled(q, kept, torch.float16)
+
+
 def test_functionalize() -> None:
     functionalize = torch.func.functionalize
     q, k = normal(1, 4, 6, 8), normal(1, 2, 9, 8, seed=2)

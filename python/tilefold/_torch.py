@@ -94,21 +94,82 @@ def _attention_lse_kernel(*arguments: Any) -> Tuple[torch.Tensor, torch.Tensor]:
     return _run(True, *arguments)  # type: ignore[no-any-return]
 
 
+def _known(size: Any) -> Optional[int]:
+    """A size as far as tracing knows it: a dynamic one's in the example; None if data decide it."""
+    if size is None or isinstance(size, int):
+        return size
+    return int(size.node.hint) if size.node.has_hint() else None
+
+
+def _check_metadata(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: str,
+    window_left: Any,
+    window_right: Any,
+    scale: Any,
+    *options: Any,
+) -> None:
+    """Raises what the call will raise, as far as no data are needed to tell.
+
+    No guards are made on dynamic sizes: those that a later call has are checked when it runs.
+    """
+    tensors = (q, k, v)
+    for name, tensor in zip("qkv", tensors):
+        kind = tensor.device.type
+        if tensor.layout is not torch.strided or kind not in ("cpu", "cuda", "meta"):
+            raise TypeError(
+                f"{name}: it is a {tensor.layout} tensor on device {tensor.device}; accepted: a dense "
+                "tensor on the CPU or a CUDA device"
+            )
+    for name, tensor in zip("kv", tensors[1:]):
+        if tensor.dtype != q.dtype:
+            dtype, wanted = (str(t.dtype).replace("torch.", "") for t in (tensor, q))
+            raise TypeError(
+                f"{name}: its dtype is {dtype}, but that of q is {wanted}; q, k and v must have one "
+                "dtype"
+            )
+        if tensor.device != q.device:
+            raise ValueError(
+                f"{name}: it is on {tensor.device}, but q is on {q.device}; all tensors must be on "
+                "one device"
+            )
+    shapes: Any = [[_known(size) for size in tensor.shape] for tensor in tensors]
+    if any(size is None for shape in shapes for size in shape):
+        if all(len(shape) == 4 for shape in shapes):
+            return
+        shapes = [[1] * len(shape) for shape in shapes]  # for what is said of the rank
+    q_shape, k_shape, v_shape = shapes
+    _core.validate(
+        q_shape,
+        k_shape,
+        v_shape,
+        str(q.dtype).replace("torch.", ""),
+        _causal(causal),
+        (_known(window_left), _known(window_right)),
+        scale if isinstance(scale, (int, float)) else None,
+        *options,
+    )
+
+
 def _fake_output(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    if q.dim() != 4 or v.dim() != 4:
-        raise ValueError("q, k, v: their rank must be 4")
     if q.shape[-1] == v.shape[-1]:
         return torch.empty_like(q)
     return q.new_empty((q.shape[0], q.shape[1], q.shape[2], v.shape[3]))
 
 
-def _attention_fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any) -> torch.Tensor:
+def _attention_fake(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *options: Any
+) -> torch.Tensor:
+    _check_metadata(q, k, v, *options)
     return _fake_output(q, v)
 
 
 def _attention_lse_fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *options: Any
 ) -> Tuple[torch.Tensor, torch.Tensor]:
+    _check_metadata(q, k, v, *options)
     layout = options[5]
     rows, heads = (2, 1) if layout == "BHND" else (1, 2)
     lse = q.new_empty((q.shape[0], q.shape[heads], q.shape[rows]), dtype=torch.float32)
@@ -234,9 +295,10 @@ def attention(
             "(o, lse)"
         )
     out_o, out_lse = out if pair else (out, None)
-    if out_o is not None:
+    have_rank = all(tensor.dim() == 4 for tensor in (q, k, v))  # else the operator says so
+    if out_o is not None and have_rank:
         _check_output("out", out_o, (*q.shape[:-1], v.shape[-1]), q.dtype, (q, k, v))
-    if out_lse is not None:
+    if out_lse is not None and have_rank:
         rows, heads = (2, 1) if layout == "BHND" else (1, 2)
         shape = (q.shape[0], q.shape[heads], q.shape[rows])
         _check_output("out[1] (lse)", out_lse, shape, torch.float32, (q, k, v))
