@@ -349,6 +349,7 @@ sys.modules["torch"] = types.ModuleType("torch")
 import numpy as np
 import tilefold
 
+assert {"attention", "flash_attn", "jax", "sdpa"} <= set(dir(tilefold))
 assert not {"jax", "tilefold.jax", "tilefold.sdpa"} & set(sys.modules)
 q = np.ones((1, 2, 3, 4), np.float32)
 tilefold.attention(q, q, q)

@@ -30,6 +30,9 @@ else:
             return importlib.import_module(f"tilefold.{name}")
         raise AttributeError(f"module 'tilefold' has no attribute '{name}'")
 
+    def __dir__() -> Any:
+        return sorted({*globals(), "flash_attn", "jax", "sdpa"})
+
 
 __version__: str = _core.version()
 
