@@ -178,7 +178,7 @@ def test_inputs_are_not_written(rng: np.random.Generator) -> None:
         ({"layout": "HBND"}, ValueError, "layout is 'HBND'"),
         ({"empty_row_lse": "0"}, ValueError, "empty_row_lse is '0'"),
         ({"kernel": "none such"}, ValueError, r"kernel 'none such' \(from kernel=\).*tilefold.kernels"),
-        ({"kernel": "x" + "\u00e9" * 900}, ValueError, "kernel 'x\u00e9"),  # longer than a sentence may be
+        ({"kernel": "\u00e9" * 900}, ValueError, "kernel '\u00e9.*\ufffd$"),  # the library cuts at 1 KiB
         ({"kernel": "cpu\0s"}, ValueError, "kernel is 'cpu"),
         ({"kernel": 7}, TypeError, "kernel is 7"),
         ({"window_align": "left"}, ValueError, "window_align is 'left'"),

@@ -312,9 +312,10 @@ def test_sizes_that_data_decide() -> None:
             compiled(q, kept, torch.float16)
 
 
-def test_functionalize() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_functionalize(device: str) -> None:
     functionalize = torch.func.functionalize
-    q, k = normal(1, 4, 6, 8), normal(1, 2, 9, 8, seed=2)
+    q, k = normal(1, 4, 6, 8, device=device), normal(1, 2, 9, 8, device=device, seed=2)
     expected, expected_lse = tilefold.attention(q, k, k, return_lse=True)
 
     def changed(q: Any) -> Any:

@@ -98,7 +98,8 @@ def _known(size: Any) -> Optional[int]:
     """A size as far as tracing knows it: a dynamic one's in the example; None if data decide it."""
     if size is None or isinstance(size, int):
         return size
-    return int(size.node.hint) if size.node.has_hint() else None
+    hint = getattr(size.node, "hint", None)
+    return hint if isinstance(hint, int) else None
 
 
 def _check_metadata(
