@@ -533,14 +533,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         for option, path in (("--out", options.out), ("--plot", options.plot)):
             if path is not None:
                 _check_writable(option, path)
-        if options.plot:
-            import matplotlib  # noqa: F401  (missing: said before a run, not after it)
         if options.csv:
             results = read(options.csv, options.mode)
             found = [p.dtype for p in results.points if p.direction == options.direction]
             options.dtype = options.dtype or (found[0] if found else "fp16")
         else:
             import torch
+
+            if options.plot:
+                import matplotlib  # noqa: F401  (where it is missing, that is said before a run)
 
             options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
             on_cuda = options.device.startswith("cuda")
