@@ -412,9 +412,9 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
 
     index += static_cast<int32_t>(gridDim.x);
     if constexpr (kConfig.counts_tiles()) {
-      const int32_t next = await_tile<kConfig>(smem, use);
+      int32_t next = 0;
+      if (lane == 0) next = await_tile<kConfig>(smem, use);
       index = ptx::shfl_idx(next, 0);  // uniform: what follows from it needs no vector registers
-      ptx::sync_warp();                // all lanes have read the slot before one gives it back
       release(smem + kConfig.empty_tile(tile_slot(use)), lane);
     }
   }
