@@ -173,13 +173,24 @@ void Machine::land_load(int issuer, uint32_t destination, const void* map, uint3
   maybe_complete(target);
 }
 
-void Machine::finish_store(Lane& lane, const PendingStore& store) {
+// The store has read its box. Global memory gets it as late as the program allows.
+void Machine::read_store(Lane& lane, const PendingStore& store) {
   const HostTensorMap& map = *as_map(store.map);
   for_each_piece(map, store.source, store.at, [&](uint32_t source, std::byte* global, int valid) {
-    if (valid > 0 && check_global(lane, store.site, global, valid, 2, true))
-      std::memcpy(global, shared(source), static_cast<size_t>(valid));
+    if (valid > 0 && check_global(lane, store.site, global, valid, 2, true)) {
+      PendingWrite& write = lane.store_writes.emplace_back();
+      write.global = global;
+      write.count = valid;
+      std::memcpy(write.bytes.data(), shared(source), static_cast<size_t>(valid));
+    }
   });
   end_reads(store.source, box_bytes(map), lane);
+}
+
+void Machine::write_stores(Lane& lane) {
+  for (const PendingWrite& write : lane.store_writes)
+    std::memcpy(write.global, write.bytes.data(), static_cast<size_t>(write.count));
+  lane.store_writes.clear();
 }
 
 // --- wgmma
@@ -262,6 +273,7 @@ void Machine::check_hopper_leftovers() {
         leftover(lane, group[0].site, "a TMA store that shared memory must outlive");
     if (!lane.open_stores.empty())
       leftover(lane, lane.open_stores[0].site, "a TMA store never committed");
+    write_stores(lane);
   }
   for (Warp& warp : warps_) {
     for (const auto& group : warp.product_groups)
@@ -406,10 +418,15 @@ void tma_store_wait_read(int pending, const Site&) {
   Lane& lane = g_machine->lane();
   while (lane.store_groups.size() > static_cast<size_t>(pending)) {
     for (const PendingStore& store : lane.store_groups.front()) {
-      g_machine->finish_store(lane, store);
+      g_machine->read_store(lane, store);
     }
     lane.store_groups.pop_front();
   }
+}
+
+void tma_store_wait(const Site& site) {
+  tma_store_wait_read(0, site);
+  g_machine->write_stores(g_machine->lane());
 }
 
 void wgmma_fence(const Site& site) {

@@ -7,6 +7,7 @@
 
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/scalar.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/tma.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -202,6 +203,22 @@ TEST(LaneMachineHopperTest, StoreThatNobodyWaitsFor) {
     bugs.wait = false;
     store_kernel(fixture, shared, bugs);
   });
+}
+
+// What waits for the reading alone has no claim on global memory: the store's own bytes come last.
+TEST(LaneMachineHopperTest, StoreOverWhatTmaStores) {
+  for (const bool complete : {false, true}) {
+    Fixture fixture;
+    const RunReport report = run(launch_of(64, 0), fixture.memory, [&] {
+      store_kernel(fixture, ptx::shared_address(ptx::dynamic_shared_memory()), {});
+      if (threadIdx.x != 0) return;
+      if (complete) ptx::tma_store_wait();
+      ptx::st_global_u16(&fixture.data[0], 9);
+    });
+    EXPECT_TRUE(report.hazards.empty()) << report.summary();
+    EXPECT_EQ(fixture.data[0], complete ? 9 : 7);
+    EXPECT_EQ(fixture.data[1], 7);
+  }
 }
 
 TEST(LaneMachineHopperTest, StoreBeforeTheTensor) {

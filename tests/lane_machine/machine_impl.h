@@ -43,6 +43,13 @@ struct PendingStore {
   SiteId site = 0;
 };
 
+// Up to 16 bytes on their way to global memory, out of shared memory already.
+struct PendingWrite {
+  std::byte* global = nullptr;
+  std::array<std::byte, 16> bytes = {};
+  int count = 0;
+};
+
 // Accumulators of a warp while wgmmas on them are in flight: the values move here, poison takes
 // their place in the lanes' registers.
 struct Accumulator {
@@ -83,6 +90,7 @@ struct Lane {
   std::deque<std::vector<CpAsync>> copy_groups;
   std::vector<PendingStore> open_stores;  // TMA stores since the last commit
   std::deque<std::vector<PendingStore>> store_groups;
+  std::vector<PendingWrite> store_writes;  // of TMA stores that have read, as far as anybody knows
 };
 
 // Accesses of one source line by the lanes of a warp, gathered into what the hardware sees as one
@@ -225,7 +233,8 @@ class Machine {
   void maybe_complete(Mbarrier& barrier);
   void land_load(int issuer, uint32_t destination, const void* map, uint32_t barrier,
                  const BoxPlace& at, SiteId site);
-  void finish_store(Lane& lane, const PendingStore& store);
+  void read_store(Lane& lane, const PendingStore& store);
+  void write_stores(Lane& lane);
   void land_product(Warp& warp, PendingProduct& product);
   void check_hopper_leftovers();
 

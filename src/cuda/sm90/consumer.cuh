@@ -397,13 +397,10 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
       consumer.attend(range, tile_range.end, after_first);
     } else {
       consumer.wait_q();
-      if constexpr (kConfig.o_stages > 0) {
-        ptx::sync_warp();  // all lanes have seen the phase before one gives the stage back
-        consumer.release_q();
-      }
       after_first();
     }
     consumer.finish(range, tile.batch, tile.head, first_row);
+    if (kConfig.o_stages > 0 && range.empty()) consumer.release_q();  // else attend() has
     if constexpr (kConfig.skip_blocks) {
       consumer.pass_over(tile_range.begin, range.begin, true, false);
     }

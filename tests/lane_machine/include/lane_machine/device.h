@@ -48,6 +48,7 @@ void tma_load(uint32_t destination, const void* map, uint32_t barrier, int rank,
 void tma_store(const void* map, uint32_t source, int rank, const BoxPlace& at, const Site& site);
 void tma_store_commit(const Site& site);
 void tma_store_wait_read(int pending, const Site& site);
+void tma_store_wait(const Site& site);
 void wgmma_fence(const Site& site);
 void wgmma_commit(const Site& site);
 void wgmma_wait(int pending, const Site& site);

@@ -48,8 +48,7 @@ inline void tma_store_wait_read(Site site = Site::current()) {
   device::tma_store_wait_read(kPending, site);
 }
 
-// What has been read is in memory at once.
-inline void tma_store_wait(Site site = Site::current()) { device::tma_store_wait_read(0, site); }
+inline void tma_store_wait(Site site = Site::current()) { device::tma_store_wait(site); }
 
 inline void fence_proxy_async(Site site = Site::current()) { device::fence_proxy_async(site); }
 
