@@ -172,7 +172,7 @@ NAMED = {
         ("packed rows: the K/V head counted as if it were one of Q", "cuda/sm90",
          "if constexpr (kConfig.pack_heads) return head;", ""),
         ("O of a warpgroup before the first row is stored", "cuda/sm90",
-         "if (thread == 0 && (!kConfig.masked || first_row >= 0)) {", "if (thread == 0) {"),
+         "if (!kConfig.masked || first_row >= 0) {", "if (true) {"),
         ("LSE of rows before the first", "cuda/sm90",
          "return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);", "return row < params.seqlen_q;"),
         ("a block passed over takes no turn", "cuda/sm90", "if (last_has_turn || n_block != end - 1) {", "if (last_has_turn) {"),
