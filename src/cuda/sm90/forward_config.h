@@ -118,7 +118,8 @@ struct ForwardConfig {
            dim_v() % 16 == 0 && dim_v() <= head_dim && head_dim <= kMaxHeadDim && warpgroups >= 2 &&
            warpgroups <= 4 && block_n % 16 == 0 && block_n <= 256 && stages >= 2 &&
            (q_stages == 1 || q_stages == 2) &&
-           (o_stages == 0 || (q_stages == 1 && !pack_heads && o_chunks() % o_stages == 0)) &&
+           (o_stages == 0 || (q_stages == 1 && !pack_heads && o_chunks() % o_stages == 0 &&
+                              dim_v() % layout::kChunkColumns == 0)) &&
            !(skip_blocks && !masked) && !(pack_heads && !(skip_blocks && order_barrier)) &&
            smem_bytes() <= kSharedMemoryLimit;
   }
