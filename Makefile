@@ -50,10 +50,11 @@ bench: ## the CPU benchmark, with the machine's own peak beside it; the GPU ladd
 	@$(BUILD)/bench/bench/tilefold_cpu_bench
 	@if [ -n "$(GPUS)" ] && [ -x $(BUILD)/bench/bench/ladder/tilefold_ladder ]; then $(BUILD)/bench/bench/ladder/tilefold_ladder; fi
 
-check: ## what needs no running: format, lint, wording, and the record of the GPU runs
+check: ## what needs no running: format, lint, wording, the tables of GPU figures, and the record of the GPU runs
 	@scripts/install_packages.sh check
 	@scripts/check_format.sh
 	@scripts/check_words.sh
+	@python3 bench/tables.py --check
 	@if [ -f tests/gpu/check_record.py ]; then python3 tests/gpu/check_record.py; fi
 	@$(MAKE) --no-print-directory lint
 
