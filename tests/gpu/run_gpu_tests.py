@@ -138,7 +138,7 @@ def sanitize_with(tool, name, test_filter, arguments):
     """What one tool said."""
     if arguments.rows:
         test_filter = of_rows(test_filter, arguments.rows)
-    command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "5"]
+    command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "100"]
     command += [arguments.program, f"--gtest_filter={test_filter}"]
     environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
     try:
@@ -151,7 +151,10 @@ def sanitize_with(tool, name, test_filter, arguments):
     passed = re.findall(r"\[  PASSED  \] (\d+) test", done.stdout)
     clean = done.returncode == 0
     if not clean:
-        print(done.stdout[-4000:], done.stderr[-1000:])
+        # Of each report its lines, and the case that they belong to.
+        told = re.findall(r"^(?:\[ RUN .*|=========     .*|========= (?:Error|Warning).*)$", done.stdout, re.MULTILINE)
+        print("\n".join(line for line, after in zip(told, [*told[1:], "["]) if line[0] == "=" or after[0] == "="))
+        print(done.stdout[-1000:], done.stderr[-1000:])
     return f"{'clean' if clean else 'FAULTS'}: {summaries[-1] if summaries else 'no summary'}; " + (
         f"{passed[-1] if passed else 0} tests passed ({test_filter})"
     )
