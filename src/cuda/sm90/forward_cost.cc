@@ -19,7 +19,7 @@ constexpr int64_t kSamples = 2;  // and of more: blocks grow linearly with the r
 
 // PERF: fitted to TFLOP/s on an H200 under sustained load, float16, N = 512 to 16384: what a tile
 // costs beside its blocks, in key columns, and the speed of a row's tiles while all multiprocessors
-// have one. Of the 36 float16 points of bench/results/h200-sm90.csv (commit 3c7783e) 24 are
+// have one. Of the 36 float16 points of bench/results/h200-sm90.csv as of commit 3c7783e 24 are
 // estimated within 5 %; the furthest off are D = 256 at N = 512 (1.14 and 1.15 of what was
 // measured, masked and not) and D = 128 causal at N = 4096 and 16384 (0.92).
 constexpr double kTileOverheadColumns = 96.0;
