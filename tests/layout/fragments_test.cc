@@ -1,5 +1,6 @@
 // The fragment maps of mma.m16n8k16 and ldmatrix.
 #include "layout/fragments.h"
+#include "layout/ldmatrix_narrow.h"
 
 #include <gtest/gtest.h>
 
@@ -110,6 +111,32 @@ TEST(FragmentTest, LdmatrixTransOfVGivesTheBOperandsOfTwoBlocksOfColumns) {
         EXPECT_EQ(loaded(ldmatrix_x4_b_trans, true, lane, reg, half), expected);
       }
     }
+  }
+}
+
+TEST(FragmentTest, NarrowLdmatrixGivesTheBOperandOfOneBlock) {
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int half = 0; half < 2; ++half) {
+      EXPECT_EQ(loaded(ldmatrix_x1_rows, false, lane, 0, half), ldmatrix_element(lane, half));
+      EXPECT_EQ(loaded(ldmatrix_x1_rows, true, lane, 0, half), ldmatrix_trans_element(lane, half));
+      for (int reg = 0; reg < 2; ++reg) {
+        const Coord b = mma_m16n8k16_b(lane, reg, half);
+        EXPECT_EQ(loaded(ldmatrix_x2_b, false, lane, reg, half), (Coord{b.column, b.row}));
+        EXPECT_EQ(loaded(ldmatrix_x2_b_trans, true, lane, reg, half), b);
+      }
+    }
+  }
+}
+
+// All lanes point into the block, those beyond the first eight or sixteen too.
+TEST(FragmentTest, NarrowLdmatrixPointsIntoItsBlock) {
+  for (int lane = 0; lane < 32; ++lane) {
+    EXPECT_LT(ldmatrix_x1_rows(lane).row, 8);
+    EXPECT_EQ(ldmatrix_x1_rows(lane).column, 0);
+    EXPECT_LT(ldmatrix_x2_b(lane).row, 8);
+    EXPECT_LT(ldmatrix_x2_b(lane).column, 2);
+    EXPECT_LT(ldmatrix_x2_b_trans(lane).row, 16);
+    EXPECT_EQ(ldmatrix_x2_b_trans(lane).column, 0);
   }
 }
 

@@ -50,6 +50,8 @@ __device__ __forceinline__ void update_row_max(OnlineSoftmax<kConfig.m16()>& sof
     combine_pair<kConfig>(tile_max, shared, warp,
                           [](float a, float b) { return ptx::max_f32(a, b); });
   }
+  // Beyond 2^20 the rounding of a row's maximum would show in P: from here on this warp multiplies
+  // its scores by the scale first (softmax.cuh, kLargeScore). row_max is in these units already.
   if (!softmax.prescale && ptx::vote_any(softmax.large(tile_max))) {
     softmax.prescale_scores(rS, params.softmax_scale);
 #pragma unroll
@@ -73,7 +75,7 @@ __device__ __forceinline__ void finish_tile(float (&rO)[kConfig.m16()][2 * kConf
                                             const Coordinates<kConfig>& at, uint32_t shared) {
   softmax.finish();
   if constexpr (kConfig.pair) {
-    // The exchange buffer was last read before the barrier behind P.
+    // The partner last read the exchange buffer before the barrier behind P: it may be written.
     combine_pair<kConfig>(softmax.row_sum, shared, at.warp, [](float a, float b) { return a + b; });
   }
   if (must_repair<kConfig>(rO, softmax, params, at)) {
@@ -140,12 +142,13 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
     }
 
     // ---- Main loop over key blocks ----
+    // Votes on what a warp's lanes agree on anyway tell the compiler so: no convergence barriers.
 #pragma unroll 1
     for (int32_t n_block = cta_range.begin; n_block < cta_range.end; ++n_block) {
       pipeline.before_scores(n_block);
       if (!ptx::vote_any(
               warp_range.visits(n_block))) {  // this warp's rows see nothing of the block
-        pipeline.after_scores(n_block);
+        pipeline.after_scores(n_block);       // but it takes part in loads and barriers
         pipeline.before_values(n_block);
         pipeline.after_values();
         continue;
@@ -157,6 +160,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
       compute_scores<kConfig>(rS, rQ, lane, stage_bytes);
       if (ptx::vote_any(softmax.prescale)) softmax.prescale_scores(rS, params.softmax_scale);
       if (ptx::vote_any(warp_range.masks(n_block))) {
+        // This lane's first key; the warps of a pair have every other block of 16 keys.
         const int32_t key = n_block * kBlockN + at.warp.half * 16 + at.warp.lane % 4 * 2;
         mask_scores<kM16, kN16, 16 * kGroup>(rS, params.mask, at.warp.lane_row(), key);
       }
@@ -171,14 +175,14 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
       }
       pipeline.before_values(n_block);
 
-      // rO += rP sV
+      // rO += rP sV; rS holds rP
       accumulate_values<kConfig>(rO, rS, lane, stage_bytes);
       pipeline.after_values();
     }
   }
 
   // ---- Epilogue ----
-  const Coordinates<kConfig> again(params);  // not kept through the loop
+  const Coordinates<kConfig> again(params);  // anew: kept through the loop they would spill
   finish_tile<kConfig>(rO, softmax, params, again, shared);
 }
 

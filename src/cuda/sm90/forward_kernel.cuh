@@ -1,7 +1,7 @@
 // The Hopper forward kernel: a TMA producer warpgroup and two to four wgmma consumer warpgroups in
 // a persistent CTA (FlashAttention-3's warp specialisation). FlashAttention-2's Algorithm 1 with
-// FlashAttention-3's two overlaps: within a warpgroup the products of one block run beside the
-// softmax of the next, and warpgroups take turns at the tensor cores (its ping-pong).
+// FlashAttention-3's two overlaps: within a warpgroup P V of one block runs beside the softmax of
+// the next, and warpgroups take turns at the tensor cores (its ping-pong).
 // docs/hopper.md tells the story with its timeline.
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace tilefold::sm90 {
 
 // The body of a kernel; instantiate.cuh gives it its name. `params` is the kernel's
-// __grid_constant__ parameter itself.
+// __grid_constant__ parameter itself, by reference: TMA reads the tensor maps where they lie in it.
 template <ForwardConfig kConfig>
 __device__ __forceinline__ void forward(const ForwardParams& params) {
   static_assert(kConfig.valid());
@@ -30,6 +30,8 @@ __device__ __forceinline__ void forward(const ForwardParams& params) {
   const int warpgroup = ptx::shfl_idx(static_cast<int>(threadIdx.x) / kWarpgroupThreads, 0);
   if (warpgroup == kConfig.warpgroups) {
     ptx::setmaxnreg_dec<kConfig.producer_registers()>();
+    // One lane loads, one of another warp opens the tile counter meanwhile, which takes
+    // microseconds. The others leave: no barrier of the whole CTA may follow.
     const int warp = ptx::shfl_idx(static_cast<int>(threadIdx.x) % kWarpgroupThreads / 32, 0);
     if (warp == 0) {
       if (ptx::elect_one()) produce<kConfig>(params, smem);
