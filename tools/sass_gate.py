@@ -2,8 +2,9 @@
 """Checks the machine code of Hopper kernels without a disassembler.
 
 Finds the loops that hold warpgroup matrix instructions (backward branches around HGMMA) and reports what costs time in
-them. Fails if a consumer loop spills, has more than four WARPGROUP instructions (two ARRIVE, two DEPBAR; serialised
-wgmmas show one per HGMMA), or moves too many descriptors from vector to uniform registers (R2UR).
+them. Fails if a kernel uses local memory anywhere, or if a consumer loop has more than four WARPGROUP instructions (two
+ARRIVE, two DEPBAR; serialised wgmmas show one per HGMMA) or moves too many descriptors from vector to uniform registers
+(R2UR).
 
 Takes cubins, or kernels' sources, which it compiles first:
 
@@ -83,6 +84,14 @@ def compiled(path, nvcc, includes, defines):
         return cubin.read_bytes()
 
 
+def local_memory_of(image):
+    """Yields (kernel, instructions that touch local memory) for every kernel of a cubin that has any."""
+    for name, code in sections(image):
+        count = sum(i[0] in ("LDL", "STL") for i in decode(code)) if name.startswith(".text.") else 0
+        if count:
+            yield name.removeprefix(".text."), count
+
+
 def loops_of(image):
     """Yields (kernel, instruction counts by class, length) for every consumer loop of a cubin."""
     for name, code in sections(image):
@@ -98,8 +107,6 @@ def faults_of(kernel, count):
     head_dim = re.search(r"_d(\d+)", kernel)
     max_r2ur = MAX_R2UR if head_dim and int(head_dim.group(1)) <= 128 else MAX_R2UR_WIDE
     faults = []
-    if count["LDL"] + count["STL"] > 0:
-        faults.append("spills")
     if count["WARPGROUP"] > MAX_WARPGROUP:
         faults.append("serialised wgmma")
     if count["R2UR"] > max_r2ur:
@@ -126,6 +133,9 @@ def main():
             failed = failed or bool(faults)
             shown = " ".join(f"{c} {count[c]}" for c in CLASSES.values())
             print(f"{kernel}: loop of {length}: {shown}{': ' + ', '.join(faults) if faults else ''}")
+        for kernel, count in local_memory_of(image):
+            print(f"{kernel}: {count} instructions touch local memory")
+            failed = True
         if not found:
             print(f"{path}: no consumer loop found")
             failed = True
