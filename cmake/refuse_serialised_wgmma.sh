@@ -5,6 +5,7 @@
 set -u
 messages=$(mktemp) || exit 1
 trap 'rm -f "$messages"' EXIT
+trap 'exit 130' INT TERM HUP
 "$@" 2>"$messages"
 status=$?
 cat "$messages" >&2

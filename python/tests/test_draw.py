@@ -67,3 +67,15 @@ def test_the_documentations_pictures_are_current() -> None:
         assert (PICTURES / f"{name}.svg").read_text(encoding="utf-8") == picture().svg(), (
             f"{name}.svg: run python -m tilefold.draw --out docs/pictures"
         )
+
+
+def test_an_error_without_a_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise OSError("libx.so: cannot open shared object file")
+
+    monkeypatch.setattr(draw, "PICTURES", {"lanes": fails})
+    with pytest.raises(SystemExit):
+        draw.main(["--out", str(tmp_path), "lanes"])
+    assert "tilefold.draw: libx.so: cannot open" in capsys.readouterr().err

@@ -563,7 +563,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except ImportError as error:
         made.exit(1, f"tilefold.bench: {error}; running needs PyTorch, drawing matplotlib\n")
     except OSError as error:
-        made.exit(1, f"tilefold.bench: {error.filename}: {error.strerror}\n")
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        made.exit(1, f"tilefold.bench: {said}\n")
     except ValueError as error:
         made.exit(1, f"tilefold.bench: {error}\n")
     return 0

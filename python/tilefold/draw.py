@@ -434,7 +434,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             path.write_text(PICTURES[name]().svg(), encoding="utf-8")
             print(path)
     except OSError as error:
-        parser.exit(1, f"tilefold.draw: {error.filename} cannot be written: {error.strerror}\n")
+        said = f"{error.filename} cannot be written: {error.strerror}" if error.filename else str(error)
+        parser.exit(1, f"tilefold.draw: {said}\n")
     return 0
 
 

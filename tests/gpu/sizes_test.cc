@@ -32,15 +32,15 @@ class SizeTest : public RowTest {
   }
 
   // The least with which the CTAs of a persistent grid (sm90: one on every multiprocessor) take
-  // three tiles each: up to two K/V blocks a tile, two tiles a head, one of them short; narrow, for
-  // the reference's sake. Rows that take few queries have both heads of a group in one tile. A few
-  // tiles where each has a CTA of its own.
+  // three tiles each: a few K/V blocks a tile, of which under a causal mask warpgroups pass over
+  // some, two tiles a head, one of them short; narrow, for the reference's sake. Rows that take few
+  // queries have both heads of a group in one tile. A few tiles where each has a CTA of its own.
   Case three_tiles(int causal) const {
     constexpr int64_t kAnyBlock = 64;
     const Row& row = GetParam();
     const int64_t block_m = row.block_m > 0 ? row.block_m : kAnyBlock;
     const int64_t block_n = row.block_n > 0 ? row.block_n : kAnyBlock;
-    Case c = served_case(block_m + 61, block_n + 5, causal);
+    Case c = served_case(block_m + 61, std::max(block_m, block_n) + 5, causal);
     c.head_dim = c.head_dim_v = 16;
     c.batch = 2;
     const int64_t tiles = row.backend == "sm90" ? 3 * num_multiprocessors() : 4;

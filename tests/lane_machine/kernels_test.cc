@@ -65,7 +65,8 @@ TEST_P(LaneMachineKernelTest, MatchesTheReferenceWithoutHazards) {
 TEST_P(LaneMachineKernelTest, HiddenInfinitiesAndNansStayHidden) {
   if (!kernel().masked) GTEST_SKIP() << "the kernel takes no masks";
   for (const char* text : {"nonfinite hq=1 nq=100 nk=100 causal=top_left seed=21",
-                           "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=22"}) {
+                           "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=22",
+                           "nonfinite b=2 hq=2 nq=70 nk=70 d=24 dv=16 causal=top_left seed=23"}) {
     ForwardSetup setup = setup_for(kernel(), text);
     if (setup.c.seqlen_q > kernel().most_queries) continue;
     ForwardRun how;

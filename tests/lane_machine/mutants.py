@@ -30,7 +30,7 @@ TILEFOLD_SM90_ROW(d64_masked, .dtype = DType::kFloat16, .head_dim = 64, .warpgro
 TILEFOLD_SM90_ROW(d64_skip, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 3, .block_n = 16, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true)
 TILEFOLD_SM90_ROW(d128_q1, .dtype = DType::kBFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 80, .stages = 2, .q_stages = 1, .order_barrier = true)
 TILEFOLD_SM90_ROW(d64_packed, .dtype = DType::kFloat16, .head_dim = 64, .warpgroups = 2, .block_n = 32, .stages = 2, .masked = true, .order_barrier = true, .skip_blocks = true, .pack_heads = true)
-TILEFOLD_SM90_ROW(d128_ring, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .o_stages = 1, .masked = true)
+TILEFOLD_SM90_ROW(d128_ring, .dtype = DType::kFloat16, .head_dim = 128, .warpgroups = 2, .block_n = 64, .stages = 2, .q_stages = 1, .o_stages = 1, .masked = true, .order_barrier = true, .skip_blocks = true)
 """,
 }
 CASES = [
@@ -44,6 +44,7 @@ CASES = [
     "b=2 hq=10 hkv=2 nq=5 nk=40 causal=bottom_right seed=8",
     "hq=10 hkv=2 nq=20 nk=40 causal=bottom_right seed=9",
     "nonfinite hq=6 hkv=2 nq=12 nk=20 causal=bottom_right seed=10",
+    "nonfinite b=2 hq=2 nq=70 nk=70 d=24 dv=16 causal=top_left seed=12",
     "hq=1 nq=200 nk=200 causal=top_left seed=11",
     "b=2 hq=3 hkv=3 nq=40 nk=100 seed=12",
 ]
@@ -177,6 +178,18 @@ NAMED = {
          "return static_cast<uint32_t>(row) < static_cast<uint32_t>(params.seqlen_q);", "return row < params.seqlen_q;"),
         ("a block passed over takes no turn", "cuda/sm90", "if (last_has_turn || n_block != end - 1) {", "if (last_has_turn) {"),
         ("the first block passed over takes a turn", "cuda/sm90", "if (last_has_turn || n_block != end - 1) {", "if (true) {"),
+        ("repaired rows are written past Dv", "cuda/sm90", "if (column >= params.head_dim_v) return;", ""),
+        ("repaired rows forget the head", "cuda/sm90", "head * params.o_strides.head +\n", "0 * params.o_strides.head +\n"),
+        ("a chunk of O overwritten before TMA has read it", "cuda/sm90",
+         "ptx::tma_store_wait_read<kConfig.o_stages - 1>();", "ptx::tma_store_wait_read<kConfig.o_stages>();"),
+        ("Q is given back before its last product", "cuda/sm90",
+         "    first_block(n_block, range, range.end != tile_end);",
+         "    first_block(n_block, range, range.end != tile_end);\n    if constexpr (kConfig.o_stages > 0) release_q();"),
+        ("Q is never given back", "cuda/sm90",
+         "    if constexpr (kConfig.o_stages > 0) release_q();\n    wait_v();",
+         "    wait_v();"),
+        ("V of a block passed over is not given back", "cuda/sm90",
+         "if (kConfig.skip_blocks && range.end != tile_end) pass_over_v();", ""),
         ("K is given back before its product is done", "cuda/sm90",
          "ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);\n    release_k();",
          "release_k();\n    ptx::wgmma_wait<1>();\n    ptx::pin_registers(rS);"),

@@ -101,6 +101,7 @@ __global__ void compile_shared(uint32_t* out, uint32_t shared) {
   st_shared_u32(shared, ld_shared_u32(shared + 4));
   st_shared_f32(shared, ld_shared_f32(shared + 4));
   st_shared_u16(shared, static_cast<uint16_t>(out[0]));
+  st_global_u16(out, static_cast<uint16_t>(out[0]));
   out[0] = cta_index_x();
   out[1] = static_cast<uint32_t>(thread_index_x());
 }

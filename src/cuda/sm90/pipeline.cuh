@@ -105,9 +105,8 @@ __device__ __forceinline__ BlockRange blocks_of(const ForwardParams& params, int
 // full_x[stage]: one arrival, the producer's, and the bytes of the tile; then the stage belongs to
 // the consumers. empty_x[stage]: one arrival of every consumer warp (K, V), of every warp of the
 // warpgroup (Q) or, where O leaves over Q, of the thread that stored it; then it belongs to the
-// producer. full_tile[slot]: one arrival, that of the
-// thread that counted the tile; empty_tile[slot]: one of every consumer warp. All run on across
-// tiles.
+// producer. full_tile[slot]: one arrival, that of the thread that counted the tile;
+// empty_tile[slot]: one of every consumer warp. All run on across tiles.
 
 // Named barriers; 0 is the whole CTA's.
 template <ForwardConfig kConfig>
