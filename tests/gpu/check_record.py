@@ -70,17 +70,20 @@ def main():
         record["unverified"] = {row: unverified[row] for row in digests if row in unverified}
         arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     faults = 0
+    excused = {}  # {what is said: rows}
     for row, digest in digests.items():
         fault = fault_of(row, digest, record)
         reason = str(unverified.get(row, "")).strip()
         if fault is None and reason:
             print(f"note: {row} is verified, yet listed under 'unverified'; remove it there")
         elif fault is not None and reason:
-            print(f"unverified: {row} {fault}: {reason}")
+            excused.setdefault(f"{fault}: {reason}", []).append(row)
         elif fault is not None:
             faults += 1
             print(f"error: {row} {fault}; run `make gpu-test` on a GPU, or list it under 'unverified' of "
                   f"{arguments.record.name} with the reason", file=sys.stderr)  # fmt: skip
+    for said, rows in excused.items():
+        print(f"unverified: {', '.join(rows)}: {said}" if len(rows) > 1 else f"unverified: {rows[0]} {said}")
     for row in sorted(set(record.get("rows", {})) - set(digests)):
         print(f"note: the record names {row}, which is no row any more")
     verified = {row for row, digest in digests.items() if fault_of(row, digest, record) is None}
