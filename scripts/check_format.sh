@@ -15,8 +15,7 @@ if [ -z "$tool" ]; then
   echo "format: left out; clang-format 14 is not here ($(clang-format --version 2>/dev/null || echo none))"
   exit 0
 fi
-# tilefold.h is laid out by hand: its comments stand in columns.
-files=$(git ls-files '*.c' '*.cc' '*.cpp' '*.cu' '*.cuh' '*.h' '*.hpp' ':!include/tilefold/tilefold.h')
+files=$(git ls-files '*.c' '*.cc' '*.cpp' '*.cu' '*.cuh' '*.h' '*.hpp')
 if [ "${1:-}" = --fix ]; then
   echo "$files" | xargs "$tool" -i
   exit 0

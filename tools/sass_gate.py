@@ -72,13 +72,13 @@ def innermost_loops(instructions):
     return [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
 
 
-def compiled(path, nvcc, includes, defines):
+def compiled(path, nvcc, includes):
     """The cubin's bytes, of a cubin or of a source."""
     if not path.endswith(".cu"):
         return pathlib.Path(path).read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "kernel.cubin"
-        search = [f"-I{i}" for i in [ROOT / "src", ROOT / "include", *includes]] + [f"-D{d}" for d in defines]
+        search = [f"-I{i}" for i in [ROOT / "src", ROOT / "include", *includes]]
         subprocess.run([nvcc, "-std=c++20", "-O3", *search, "-gencode", "arch=compute_90a,code=sm_90a", "-cubin", "-o",
                         cubin, path], check=True)
         return cubin.read_bytes()
@@ -119,12 +119,11 @@ def main():
     parser.add_argument("kernels", nargs="+", help="cubins or .cu files")
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--include", action="append", default=[], help="a further include directory")
-    parser.add_argument("--define", action="append", default=[], help="a macro to compile sources with")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="sources compiled at a time (2)")
     arguments = parser.parse_args()
     failed = False
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        images = list(pool.map(lambda path: compiled(path, arguments.nvcc, arguments.include, arguments.define), arguments.kernels))
+        images = list(pool.map(lambda path: compiled(path, arguments.nvcc, arguments.include), arguments.kernels))
     for path, image in zip(arguments.kernels, images):
         found = False
         for kernel, count, length in loops_of(image):

@@ -1,13 +1,16 @@
-/* The C interface of tilefold: exact attention, O = softmax(scale * Q K^T + mask) V, on DLPack tensors.
+/* The C interface of tilefold: exact attention, O = softmax(scale * Q K^T + mask) V, on DLPack
+ * tensors.
  *
- * Plain C11 and DLPack, nothing else. Every function is safe to call from several host threads. The library never
- * prints, exits or aborts (what OpenMP may do: see num_threads); it allocates no device memory and never waits for a
- * device. A call either succeeds or returns a status, in which case nothing was launched, no output was written, and
- * tilefold_last_error() holds a sentence that names the argument, its value and what is accepted.
+ * Plain C11 and DLPack, nothing else. Every function is safe to call from several host threads. The
+ * library never prints, exits or aborts (what OpenMP may do: see num_threads); it allocates no
+ * device memory and never waits for a device. A call either succeeds or returns a status, in which
+ * case nothing was launched, no output was written, and tilefold_last_error() holds a sentence that
+ * names the argument, its value and what is accepted.
  *
- * Growth: structs that a caller fills begin with their own size, and any size from the first release's on is taken; enum
- * values never change meaning; functions are only added.
+ * Growth: structs that a caller fills begin with their own size, and any size from the first
+ * release's on is taken; enum values never change meaning; functions are only added.
  */
+/* clang-format off */ /* comments stand in columns */
 #ifndef TILEFOLD_TILEFOLD_H_
 #define TILEFOLD_TILEFOLD_H_
 

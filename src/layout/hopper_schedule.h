@@ -90,8 +90,8 @@ TILEFOLD_HOST_DEVICE constexpr int32_t first_tile_row(int32_t seqlen_q, int32_t 
 
 // Heads whose tiles a masked kernel interleaves, given the bytes of K and V that each brings. PERF:
 // some 16 MB stay in L2 while their tiles are worked on; on an H200, causal, with a tail, 8 heads
-// cost 1 to 4 % at N = 1024 and 2048, 4 and 2 heads 1 to 9 % from N = 4096 on, 64 heads at D = 256
-// 2 to 6 % at N = 512 to 2048 (docs/devlog.md, "A counter that opens itself ...").
+// cost 1 to 4 % at N = 1024 and 2048, 4 and 2 heads 1 to 9 %, 64 heads at D = 256 2 to 6 % at
+// N = 512 to 2048 (docs/devlog.md, "A counter that opens itself ...").
 TILEFOLD_HOST_DEVICE constexpr int32_t heads_per_section(int64_t kv_bytes_per_head) {
   constexpr int64_t kSectionBytes = 16 << 20;
   constexpr int32_t kLeast = 16;
