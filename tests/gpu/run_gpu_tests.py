@@ -40,6 +40,13 @@ SANITIZER_CASES = {
     "racecheck": "*MaskTest.WindowThatLeavesRowsWithoutAKey*:*CallTest.SeveralKeyBlocksThroughEachBuffer*:"
     "*SizeTest.ThreeSmallTilesForEveryCta*",
 }
+# Cases in which a tool is known to report what is not there; the tests of their rows are others.
+LEFT_OUT = {
+    # Warps whose rows see nothing of a block pass over its pair barriers. racecheck takes accesses to K and V,
+    # which barriers of the whole CTA order, for a race if warps met at different numbers of named barriers in
+    # between: racecheck_probe.py shows it on ten lines.
+    "racecheck": "*SizeTest.ThreeSmallTilesForEveryCta*/sm80_*_m128n64_s1_pair",
+}
 
 
 def query(*command):
@@ -135,10 +142,18 @@ def of_rows(test_filter, rows):
     return ":".join(f"{test.rstrip('*')}*/{rows}" for test in test_filter.split(":"))
 
 
+def compute_sanitizer():
+    """Where the tool is; None if it is not installed."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    return tool if os.path.exists(tool) else None
+
+
 def sanitize_with(tool, name, test_filter, arguments):
     """What one tool said."""
     if arguments.rows:
         test_filter = of_rows(test_filter, arguments.rows)
+    if name in LEFT_OUT:
+        test_filter += f"-{LEFT_OUT[name]}"
     command = [tool, "--tool", name, "--error-exitcode", "9", "--print-limit", "100"]
     command += [arguments.program, f"--gtest_filter={test_filter}"]
     environment = dict(os.environ, TILEFOLD_GPU_EXACT_MEMORY="1")
@@ -163,8 +178,8 @@ def sanitize_with(tool, name, test_filter, arguments):
 
 def sanitize(arguments):
     """{tool: what it said}, the tools side by side; empty if compute-sanitizer is not installed."""
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if arguments.no_sanitizer or not os.path.exists(tool):
+    tool = compute_sanitizer()
+    if arguments.no_sanitizer or tool is None:
         return {}
     with concurrent.futures.ThreadPoolExecutor(len(SANITIZER_CASES)) as pool:
         said = {

@@ -7,8 +7,9 @@ namespace tilefold::ptx {
 
 constexpr int kNumNamedBarriers = 16;  // 0 is barrier_sync_cta's
 
-// All threads of the CTA meet; their shared and global writes before it are visible after it.
-__device__ __forceinline__ void barrier_sync_cta() { __syncthreads(); }
+// All threads of the CTA meet; their shared and global writes before it are visible after it. Warps
+// may come from different places in the program, which __syncthreads() does not promise.
+__device__ __forceinline__ void barrier_sync_cta() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 // `num_threads` (a multiple of 32) threads meet at named barrier `id`. PTX ISA, "Parallel
 // synchronization and communication instructions: barrier{.cta}".

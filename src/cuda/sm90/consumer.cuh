@@ -244,15 +244,12 @@ struct Consumer {
     ptx::mbarrier_arrive(smem + kConfig.empty_q(stage, warpgroup));
   }
 
-  // rO / row_sum to O through shared memory, all at once over this warpgroup's spent Q tile or
-  // chunk by chunk through its ring; LSE straight to memory.
-  __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
-                                         int32_t first_row) {
-    constexpr bool kRing = kConfig.o_stages > 0;
-    constexpr int kStepsOfChunk = layout::kChunkColumns / 16;
-    const auto sync_warpgroup = [&] {
-      ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
-    };
+  __device__ __forceinline__ void sync_warpgroup() {
+    ptx::barrier_sync(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads);
+  }
+
+  // rO /= row_sum, 0 in rows without a key; the LSE straight to memory.
+  __device__ __forceinline__ void normalize(const BlockRange& range, int32_t batch, int32_t head) {
     float inverse[2];
     bool empty[2];
 #pragma unroll
@@ -275,85 +272,112 @@ struct Consumer {
 #pragma unroll
       for (int i = 0; i < kDimV / 2; ++i) rO[i] = empty[i / 2 % 2] ? 0.0f : rO[i];
     }
+  }
 
-    // Chunks [begin, end) of O from shared memory to memory, once all have written them.
-    const auto store = [&](int begin, int end) {
-      ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
-      sync_warpgroup();
-      if (thread != 0) return;
-      if (!kConfig.masked || first_row >= 0) {  // before row 0 there is no query
+  // 16 columns of O to shared memory.
+  __device__ __forceinline__ void stage_columns(int step) {
+    constexpr int kStepsOfChunk = layout::kChunkColumns / 16;
+    uint32_t packed[4];
 #pragma unroll
-        for (int chunk = begin; chunk < end; ++chunk) {
-          const uint32_t source = smem + kConfig.o_offset(q_position.stage, warpgroup, chunk);
-          if constexpr (kConfig.pack_heads) {
-            ptx::tma_store_5d<ptx::CacheUse::kOnce>(&params.map_o, source,
-                                                    chunk * layout::kChunkColumns, 0,
-                                                    params.packed.head(first_row), head, batch);
-          } else {
-            ptx::tma_store_4d<ptx::CacheUse::kOnce>(
-                &params.map_o, source, chunk * layout::kChunkColumns, first_row, head, batch);
-          }
+    for (int r = 0; r < 4; ++r) {
+      const int i = layout::accumulator_of_a(step, r);
+      packed[r] = ptx::cvt_pack<kDType>(rO[i], rO[i + 1]);
+    }
+    const layout::Coord in_chunk = layout::stmatrix_address(thread, step % kStepsOfChunk);
+    ptx::stmatrix_x4(smem + kConfig.o_offset(q_position.stage, warpgroup, step / kStepsOfChunk) +
+                         layout::swizzle128(in_chunk.row, in_chunk.column, kWarpgroupRows),
+                     packed);
+  }
+
+  // Chunks [begin, end) of O from shared memory to memory, once all have written them.
+  __device__ __forceinline__ void store_chunks(int begin, int end, int32_t batch, int32_t head,
+                                               int32_t first_row) {
+    ptx::fence_proxy_async();  // the stores to shared memory, before TMA reads them
+    sync_warpgroup();
+    if (thread != 0) return;
+    if (!kConfig.masked || first_row >= 0) {  // before row 0 there is no query
+#pragma unroll
+      for (int chunk = begin; chunk < end; ++chunk) {
+        const uint32_t source = smem + kConfig.o_offset(q_position.stage, warpgroup, chunk);
+        if constexpr (kConfig.pack_heads) {
+          ptx::tma_store_5d<ptx::CacheUse::kOnce>(&params.map_o, source,
+                                                  chunk * layout::kChunkColumns, 0,
+                                                  params.packed.head(first_row), head, batch);
+        } else {
+          ptx::tma_store_4d<ptx::CacheUse::kOnce>(
+              &params.map_o, source, chunk * layout::kChunkColumns, first_row, head, batch);
         }
       }
-      ptx::tma_store_commit();  // of nothing too: the ring counts groups
-    };
-    if constexpr (!kRing) sync_warpgroup();  // all warps have left the last Q K^T: no more Q
+    }
+    ptx::tma_store_commit();  // of nothing too: the ring counts groups
+  }
+
+  // All of O at once over this warpgroup's spent Q tile. Rows that are computed again change there,
+  // before O leaves.
+  __device__ __forceinline__ void store_over_q(const BlockRange& range, int32_t batch, int32_t head,
+                                               int32_t first_row) {
+    sync_warpgroup();  // all warps have left the last Q K^T: no more Q
+#pragma unroll
+    for (int step = 0; step < kDimV / 16; ++step) stage_columns(step);
+    const RowFaults faults = row_faults<kConfig>(rO, stats);
+    if (ptx::vote_any(faults.any())) {
+      ptx::sync_warp();  // the rows' stores, before other lanes store over them
+      const uint32_t sO = smem + kConfig.o_offset(q_position.stage, warpgroup, 0);
+      repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
+                           [&](int32_t row, int column, uint16_t value) {
+                             ptx::st_shared_u16(
+                                 sO + layout::swizzle128(row - first_row, column, kWarpgroupRows),
+                                 value);
+                           });
+    }
+    store_chunks(0, kConfig.o_chunks(), batch, head, first_row);
+  }
+
+  // O chunk by chunk through this warpgroup's ring. Out of it O has left when rows are computed
+  // again: they follow it to memory.
+  __device__ __forceinline__ void store_through_ring(const BlockRange& range, int32_t batch,
+                                                     int32_t head, int32_t first_row) {
+    constexpr int kStepsOfChunk = layout::kChunkColumns / 16;
 #pragma unroll
     for (int step = 0; step < kDimV / 16; ++step) {
-      const int chunk = step / kStepsOfChunk;
-      if constexpr (kRing) {
-        if (step % kStepsOfChunk == 0) {
-          // TMA has read what left through this stage before.
-          if (thread == 0) ptx::tma_store_wait_read<kConfig.o_stages - 1>();
-          sync_warpgroup();
-        }
-      }
-      uint32_t packed[4];
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int i = layout::accumulator_of_a(step, r);
-        packed[r] = ptx::cvt_pack<kDType>(rO[i], rO[i + 1]);
-      }
-      const layout::Coord in_chunk = layout::stmatrix_address(thread, step % kStepsOfChunk);
-      ptx::stmatrix_x4(smem + kConfig.o_offset(q_position.stage, warpgroup, chunk) +
-                           layout::swizzle128(in_chunk.row, in_chunk.column, kWarpgroupRows),
-                       packed);
-      if (kRing && (step + 1) % kStepsOfChunk == 0) store(chunk, chunk + 1);
-    }
-    // Rows that are computed again: in shared memory, before O leaves. Out of a ring it has left by
-    // then, and they follow it to memory.
-    if constexpr (!kRing) {
-      const RowFaults faults = row_faults<kConfig>(rO, stats);
-      if (ptx::vote_any(faults.any())) {
-        ptx::sync_warp();  // the rows' stores, before other lanes store over them
-        const uint32_t sO = smem + kConfig.o_offset(q_position.stage, warpgroup, 0);
-        repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
-                             [&](int32_t row, int column, uint16_t value) {
-                               ptx::st_shared_u16(
-                                   sO + layout::swizzle128(row - first_row, column, kWarpgroupRows),
-                                   value);
-                             });
-      }
-      store(0, kConfig.o_chunks());
-    } else {
-      const RowFaults faults = row_faults<kConfig>(rO, stats);
-      if (ptx::barrier_red_or(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads,
-                              faults.any())) {
-        if (thread == 0) ptx::tma_store_wait();  // O is in memory and may be stored over
+      if (step % kStepsOfChunk == 0) {
+        // TMA has read what left through this stage before.
+        if (thread == 0) ptx::tma_store_wait_read<kConfig.o_stages - 1>();
         sync_warpgroup();
-        repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
-                             [&](int32_t row, int column, uint16_t value) {
-                               if (column >= params.head_dim_v) return;
-                               ptx::st_global_u16(static_cast<char*>(params.o) +
-                                                      2 * (batch * params.o_strides.batch +
-                                                           head * params.o_strides.head +
-                                                           row * params.o_strides.row + column),
-                                                  value);
-                             });
       }
-      // Orders nothing. Where the warps need not go on together the compiler moves the descriptors
-      // of every block from vector registers: 50 R2UR instead of 14 in the masked row's loops.
+      stage_columns(step);
+      if ((step + 1) % kStepsOfChunk == 0) {
+        const int chunk = step / kStepsOfChunk;
+        store_chunks(chunk, chunk + 1, batch, head, first_row);
+      }
+    }
+    const RowFaults faults = row_faults<kConfig>(rO, stats);
+    if (ptx::barrier_red_or(warpgroup_barrier<kConfig>(warpgroup), kWarpgroupThreads,
+                            faults.any())) {
+      if (thread == 0) ptx::tma_store_wait();  // O is in memory and may be stored over
       sync_warpgroup();
+      repair_rows<kConfig>(params, range, faults, thread, first_row, batch, head,
+                           [&](int32_t row, int column, uint16_t value) {
+                             if (column >= params.head_dim_v) return;
+                             ptx::st_global_u16(static_cast<char*>(params.o) +
+                                                    2 * (batch * params.o_strides.batch +
+                                                         head * params.o_strides.head +
+                                                         row * params.o_strides.row + column),
+                                                value);
+                           });
+    }
+    // Orders nothing. Where the warps need not go on together the compiler moves the descriptors
+    // of every block from vector registers: 50 R2UR instead of 14 in the masked row's loops.
+    sync_warpgroup();
+  }
+
+  __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
+                                         int32_t first_row) {
+    normalize(range, batch, head);
+    if constexpr (kConfig.o_stages > 0) {
+      store_through_ring(range, batch, head, first_row);
+    } else {
+      store_over_q(range, batch, head, first_row);
     }
   }
 };
@@ -409,9 +433,12 @@ __device__ __forceinline__ void consume(const ForwardParams& params, uint32_t sm
 
     index += static_cast<int32_t>(gridDim.x);
     if constexpr (kConfig.counts_tiles()) {
+      // One lane reads, the one that gives the slot back. The index is uniform then: what follows
+      // from it needs no vector registers.
+      wait_tile<kConfig>(smem, use);
       int32_t next = 0;
-      if (lane == 0) next = await_tile<kConfig>(smem, use);
-      index = ptx::shfl_idx(next, 0);  // uniform: what follows from it needs no vector registers
+      if (lane == 0) next = read_tile<kConfig>(smem, use);
+      index = ptx::shfl_idx(next, 0);
       release(smem + kConfig.empty_tile(tile_slot(use)), lane);
     }
   }

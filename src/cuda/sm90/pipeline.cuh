@@ -151,10 +151,12 @@ __device__ __forceinline__ int32_t tile_slot(int32_t use) { return use % kTileRi
 __device__ __forceinline__ uint32_t tile_parity(int32_t use) { return use / kTileRingSlots & 1; }
 
 template <ForwardConfig kConfig>
-__device__ __forceinline__ int32_t await_tile(uint32_t smem, int32_t use) {
-  const int32_t slot = tile_slot(use);
-  ptx::mbarrier_wait(smem + kConfig.full_tile(slot), tile_parity(use));
-  return static_cast<int32_t>(ptx::ld_shared_u32(smem + kConfig.tile_ring(slot)));
+__device__ __forceinline__ void wait_tile(uint32_t smem, int32_t use) {
+  ptx::mbarrier_wait(smem + kConfig.full_tile(tile_slot(use)), tile_parity(use));
+}
+template <ForwardConfig kConfig>
+__device__ __forceinline__ int32_t read_tile(uint32_t smem, int32_t use) {
+  return static_cast<int32_t>(ptx::ld_shared_u32(smem + kConfig.tile_ring(tile_slot(use))));
 }
 
 }  // namespace tilefold::sm90

@@ -130,7 +130,8 @@ __device__ __forceinline__ void produce(const ForwardParams& params, uint32_t sm
     if constexpr (kConfig.counts_tiles()) {
       if (use == 0) {
         // Counted by count_first_tile(). Not given back: this thread alone fills the slot again.
-        index = await_tile<kConfig>(smem, 0);
+        wait_tile<kConfig>(smem, 0);
+        index = read_tile<kConfig>(smem, 0);
       } else {
         hand_out_tile<kConfig>(smem, use, index);
       }

@@ -14,11 +14,7 @@ if(wanted)
   target_compile_definitions(tilefold_sm90 PRIVATE "TILEFOLD_COMPILED_HEAD_DIMS=${head_dims}")
   tilefold_add_kernel_rows(tilefold_sm90_rows SM90 cuda/sm90/instantiate.cuh 90a-real)
   target_include_directories(tilefold_sm90_rows PRIVATE ${TILEFOLD_DLPACK_INCLUDE_DIR})
-  # Bounded waits cost registers, which masked rows lack: so built, seven of either type spill 4 to 80 bytes. The test
-  # HopperMachineCode holds what is shipped to none in such builds too.
-  if(NOT TILEFOLD_BOUNDED_SPINS)
-    tilefold_gate_local_memory(tilefold_sm90_rows)
-  endif()
+  tilefold_gate_local_memory(tilefold_sm90_rows)
   tilefold_gate_wgmma(tilefold_sm90_rows)
   tilefold_bound_spins(tilefold_sm90_rows)
   list(APPEND tilefold_cuda_object_libraries tilefold_sm90_rows)

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Shows that compute-sanitizer's racecheck still reports races where there are none: racecheck_probe.cu says where.
+
+Passes if both kernels of the program give right results and racecheck, in ten runs at most, reports a race in the second and
+never in the first. Fails once it reports none: what run_gpu_tests.py leaves out for that (LEFT_OUT there) can go in again.
+
+    racecheck_probe.py path/to/tilefold_racecheck_probe
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from run_gpu_tests import compute_sanitizer  # noqa: E402
+
+SKIPPED = 77
+RUNS = 10  # what is reported depends on which warp comes first
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    for kind in ("same", "different"):
+        plain = subprocess.run([program, kind], capture_output=True, text=True)
+        if plain.returncode != 0:
+            print(plain.stdout.strip())
+            return plain.returncode
+    tool = compute_sanitizer()
+    if tool is None:
+        print("skipped: compute-sanitizer is not installed")
+        return SKIPPED
+    reported = {"same": 0, "different": 0}
+    for _ in range(RUNS):
+        for kind in reported:
+            command = [tool, "--tool", "racecheck", "--error-exitcode", "9", program, kind]
+            reported[kind] += subprocess.run(command, capture_output=True, text=True).returncode == 9
+        if reported["different"]:
+            break
+    for kind, count in reported.items():
+        print(f"{kind} numbers of named barriers: a race reported in {count} runs")
+    if reported["same"]:
+        print("racecheck reports a race where all warps meet at the same barriers: not known of it")
+    if not reported["different"]:
+        print("racecheck no longer takes different numbers of named barriers for a race: empty LEFT_OUT of run_gpu_tests.py")
+    return 0 if reported["different"] and not reported["same"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
