@@ -30,6 +30,7 @@ RUNS = (
     ("h200-sm80.csv", "sm80 / FA2", "tilefold_sm80", "torch_fa2", 1.1, HDIMS, LENGTHS),
     ("h200-fa3.csv", "sm90 / FA3", "tilefold_sm90", "fa3", 1.0, HDIMS, LENGTHS),
     ("h200-sm80-head-dims.csv", "sm80 / FA2", "tilefold_sm80", "torch_fa2", 1.1, (32, 96, 160, 192, 224), (1024, 4096)),
+    ("h200-sm90-head-dims.csv", "sm90 / cuDNN", "tilefold_sm90", "torch_cudnn", 1.05, (96, 192), LENGTHS),
 )
 
 
@@ -96,7 +97,7 @@ class Table(typing.NamedTuple):
         return f"{self.document}, section '{self.section}', table '{' | '.join(self.header)}'"
 
 
-def make_tables(cudnn, fa2, fa3, other):
+def make_tables(cudnn, fa2, fa3, other, other_cudnn):
     """Every table as the CSV files have it."""
     performance, columns = "docs/performance.md", tuple(map(str, LENGTHS))
     axes = [(dtype, hdim, causal) for dtype in DTYPES for hdim in HDIMS for causal in MASKS]
@@ -125,6 +126,10 @@ def make_tables(cudnn, fa2, fa3, other):
         rows.append(((str(hdim),), [figure for pair in zip(full, causal) for figure in pair], other))
     header = ("D", *(f"{n}, {mask}" for n in other.lengths for mask in MASKS.values()))
     yield Table(performance, "The other head dims of sm80", header, rows)
+
+    rows = [((f"D = {hdim}, {MASKS[causal]}",), other_cudnn.tflops_and_ratios("fp16", hdim, causal), other_cudnn)
+            for hdim in other_cudnn.hdims for causal in MASKS]  # fmt: skip
+    yield Table(performance, "The other head dims of sm90", ("", *columns), rows)
 
     rows = [((f"{DTYPES[dtype]} {hdim} {MASKS[causal]}",), cudnn.tflops_and_ratios(dtype, hdim, causal), cudnn)
             for dtype, hdim, causal in axes]  # fmt: skip

@@ -26,6 +26,7 @@ FIRST_CELLS = (
     (PERFORMANCE, "| sm90 / FA3, fp16 ", "| D = 256, causal |", "D = 256, causal"),
     (PERFORMANCE, "| sm90 / FA3, bf16 ", "| D = 64, full |", "D = 64, full"),
     (PERFORMANCE, "## The other head dims of sm80", "| 192 |", "192"),
+    (PERFORMANCE, "## The other head dims of sm90", "| D = 96, causal |", "D = 96, causal"),
     (HOPPER, "## Measured", "| bfloat16 256 causal |", "bfloat16 256 causal"),
 )
 
