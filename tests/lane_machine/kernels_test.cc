@@ -32,7 +32,8 @@ constexpr TestCase kCases[] = {
     {"b=2 hq=12 hkv=2 nq=5 nk=150 causal=bottom_right seed=18", true},
     {"hq=8 hkv=1 nq=1 nk=200 seed=19 values=large_logits", false},
     {"hq=6 hkv=2 nq=33 nk=20 causal=bottom_right seed=20", true},
-    {"b=2 hq=3 hkv=3 nq=50 nk=90 seed=23", false},  // six tiles of every row
+    {"b=2 hq=3 hkv=3 nq=50 nk=90 seed=23", false},                    // six tiles of every row
+    {"hq=1 nq=189 nk=133 d=16 dv=16 causal=top_left seed=24", true},  // warps pass over blocks
     {"hq=2 hkv=1 nq=20 nk=700 seed=15", false, 3},
     {"hq=1 nq=150 nk=500 causal=bottom_right seed=16", true, 2},
 };

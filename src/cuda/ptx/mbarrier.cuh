@@ -13,7 +13,8 @@
 
 namespace tilefold::ptx {
 
-// One thread initialises; fence_mbarrier_init() and a CTA barrier come before the first use.
+// One thread initialises; fence_mbarrier_init() comes before its own first use, a CTA barrier as
+// well before another thread's.
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

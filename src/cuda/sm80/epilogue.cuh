@@ -31,7 +31,8 @@ __device__ __forceinline__ void sync_row_group(const WarpContext& warp) {
 }
 
 // Pair: each warp's numbers per row, valid in all lanes of a quad, are combined with the partner's.
-// The two barriers of neighbouring calls keep a write from overtaking the partner's read.
+// Between two calls the pair has to meet once more (in the loop: behind P), or a write could
+// overtake the partner's read.
 template <ForwardConfig kConfig, typename Combine>
 __device__ __forceinline__ void combine_pair(float (&x)[kConfig.m16()][2], uint32_t shared,
                                              const WarpContext& warp, const Combine& combine) {

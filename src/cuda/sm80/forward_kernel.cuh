@@ -1,10 +1,12 @@
 // The FlashAttention-2 forward kernel on Ampere's instructions: one CTA computes one tile of query
-// rows of one head.
+// rows of one head, over all keys or, where these are split, over a part of them.
 //
 // Paper: Dao, "FlashAttention-2" (2023), Algorithm 1. The loop runs over key blocks (line 6), the
 // rows are split over warps (section 3.3), and O is normalised once at the end (section 3.1).
 // DEVIATION: a running maximum may lag behind the true one (softmax.cuh), so that most blocks
-// rescale nothing. docs/sm80-kernel.md goes through the kernel lane by lane.
+// rescale nothing; and where a tile is wide two warps share their rows: each computes half of the
+// scores and half of O's columns, and they exchange P. docs/sm80-kernel.md goes through the kernel
+// lane by lane.
 #pragma once
 
 #include <cstdint>
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
     // ---- Barriers, first loads ----
     Pipeline pipeline(params, at.tile, cta_range, shared);
     pipeline.start(at.tile, cta_range.begin, shared);
-    uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];
+    uint32_t rQ[kM16][kConfig.q_in_registers ? kConfig.head_dim / 16 : 1][4];  // else unused
     if constexpr (kConfig.q_in_registers) {
       pipeline.await_q();
       load_q_fragments<kConfig>(rQ, lane);
@@ -146,9 +148,10 @@ __global__ void __launch_bounds__(Row::kConfig.threads(), Row::kConfig.min_ctas)
 #pragma unroll 1
     for (int32_t n_block = cta_range.begin; n_block < cta_range.end; ++n_block) {
       pipeline.before_scores(n_block);
-      if (!ptx::vote_any(
-              warp_range.visits(n_block))) {  // this warp's rows see nothing of the block
-        pipeline.after_scores(n_block);       // but it takes part in loads and barriers
+      // A warp whose rows see nothing of the block takes part in its loads and in the CTA's
+      // barriers alone. (A pair has the same rows: both of its warps pass over theirs.)
+      if (!ptx::vote_any(warp_range.visits(n_block))) {
+        pipeline.after_scores(n_block);
         pipeline.before_values(n_block);
         pipeline.after_values();
         continue;

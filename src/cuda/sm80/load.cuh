@@ -19,9 +19,10 @@ namespace tilefold::sm80 {
 
 // Both pipelines have these hooks, which every warp of the CTA calls for every key block, in order:
 //   before_scores  K(j) has landed when it returns (so has Q, the first time)
-//   after_scores   this warp has read K(j); called before the softmax, so that nothing has to wait
-//                  between the exponentials and P V (PERF: what a barrier there costs is in
-//                  docs/devlog.md, "What the prototype showed")
+//   after_scores   this warp has read K(j); called before the softmax, so that with cp.async
+//   nothing
+//                  of this waits between the exponentials and P V (PERF: what a barrier there costs
+//                  is in docs/devlog.md, "What the prototype showed")
 //   before_values  V(j) has landed when it returns
 //   after_values   this warp has read V(j)
 // stage() names the buffers of block j in between.

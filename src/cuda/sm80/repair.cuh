@@ -41,9 +41,9 @@ __device__ __forceinline__ bool values_not_finite(const char* v, const ForwardPa
   return (sum & 0x7fff7fffu) != 0;
 }
 
-// Whether any row of this warp (pair: of both warps) must be computed again: one that sees keys has
-// a finite row_sum, yet a value of O that is not finite, and a key in the blocks that the warp
-// visited, unseen by some row, has a value that is not finite. Uniform.
+// Whether any row of this warp (pair: of both warps) must be computed again: one has a finite
+// row_sum, yet a value of O that is not finite, and a key in the blocks that the warp visited,
+// unseen by some row, has a value that is not finite. Uniform.
 template <ForwardConfig kConfig>
 __device__ __forceinline__ bool must_repair(const float (&rO)[kConfig.m16()][2 * kConfig.d16()][4],
                                             const OnlineSoftmax<kConfig.m16()>& softmax,

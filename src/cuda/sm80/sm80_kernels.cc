@@ -184,8 +184,8 @@ int64_t concurrent_tiles(const ForwardConfig& config, const DeviceProperties& de
 
 // PERF: sections help pair kernels, whose K and V have one buffer each. Under a mask flat kernels,
 // which load further ahead, lose 1 to 8 % by the uneven end of each section; without one, tiles
-// being equally long, a few heads at a time are best, since all of their tiles run together and
-// find K and V in L2: 1 to 3 % at D = 64 and 128 on an H200, each query head with its own K and V.
+// being equally long, a few heads at a time are best, since their tiles follow one another and find
+// K and V in L2: 1 to 3 % at D = 64 and 128 on an H200, each query head with its own K and V.
 // docs/devlog.md, "Short causal sequences at D = 256" and "Few heads at a time", has the figures.
 int32_t section_heads(const ForwardConfig& config, const ForwardProblem& problem,
                       const DeviceProperties& device) {

@@ -371,6 +371,7 @@ struct Consumer {
     sync_warpgroup();
   }
 
+  // From rO and stats to O and LSE in memory.
   __device__ __forceinline__ void finish(const BlockRange& range, int32_t batch, int32_t head,
                                          int32_t first_row) {
     normalize(range, batch, head);
