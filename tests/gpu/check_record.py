@@ -33,6 +33,17 @@ def sanitizer_fault(run):
     return None
 
 
+def left_out(record):
+    """{tool: what the runs of the rows left out for it, as patterns of cases}"""
+    used = {entry.get("run") for entry in record.get("rows", {}).values()}
+    patterns = {}
+    for name in sorted(used & set(record.get("runs", {}))):
+        for tool, said in record["runs"][name].get("sanitizers", {}).items():
+            for pattern in re.findall(r"\([^()]*?-([^()]*)\)$", said):
+                patterns.setdefault(tool, set()).add(pattern)
+    return patterns
+
+
 def fault_of(row, digest, record):
     """What is wrong with the record of a row, or of the Python package; None if nothing is."""
     entry = record.get(PYTHON) if row == PYTHON else record.get("rows", {}).get(row)
@@ -92,6 +103,8 @@ def main():
         ("rungs of the ladder", {row for row in digests if row.startswith(LADDER)}),
     ):
         print(f"{len(names & verified)} of {len(names)} {what} are as they last passed on a GPU")
+    for tool, patterns in left_out(record).items():
+        print(f"{tool} ran without {', '.join(sorted(patterns))} (docs/gpu-tests.md says why)")
     if PYTHON in verified:
         run = record[PYTHON]
         print(f"the Python package is as it last passed on a GPU ({run['gpu']}, {run['date']}): "

@@ -101,6 +101,16 @@ class CheckRecordTest(unittest.TestCase):
         self.expect_one_error(without, "ran on a GPU without a clean memcheck, which said: nothing")
         self.expect_one_error(lambda record: record["runs"].pop("second"), "ran on a GPU without a clean memcheck")
 
+    def test_what_a_sanitizer_left_out_is_said(self):
+        def spoil(record):
+            said = "clean: 0 hazards displayed (0 errors, 0 warnings); 7 tests passed (*A.B*:*C.D*-*C.D*/a_row)"
+            record["runs"]["second"]["sanitizers"]["racecheck"] = said
+
+        self.assertNotIn("ran without", self.check()[2])
+        status, errors, output = self.check(spoil)
+        self.assertEqual((0, []), (status, errors))
+        self.assertIn("racecheck ran without *C.D*/a_row", output)
+
     def test_the_ladder_needs_no_sanitizer(self):
         def spoil(record):
             record["runs"]["third"] = {"gpu": "a GPU", "date": "a day", "sanitizers": {}}
