@@ -39,7 +39,7 @@ struct Weights {
 
   explicit Weights(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw std::runtime_error(path + " cannot be read");
+    if (!file) throw std::runtime_error(path + " cannot be read; --weights names the file");
     uint64_t length = 0;
     file.read(reinterpret_cast<char*>(&length), sizeof(length));
     constexpr uint64_t kLongestHeader = 1 << 20;
@@ -197,6 +197,10 @@ class Decoder {
   tilefold::Workspace workspace_;
 };
 
+constexpr const char* kUsage =
+    "usage: generate [--weights FILE] [--prompt TEXT] [--letters N] [--expect TEXT]\n"
+    "Writes on from the prompt. FILE: examples/rhyme.safetensors of the source tree.\n";
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -204,7 +208,14 @@ int main(int argc, char** argv) {
                                                 {"--prompt", "This is the cat,\n"},
                                                 {"--letters", "160"},
                                                 {"--expect", ""}};
-  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    if (options.count(argv[i]) == 0 || i + 1 == argc) {
+      const bool asked = std::string(argv[i]) == "--help";
+      (asked ? std::cout : std::cerr) << kUsage;
+      return asked ? 0 : 2;
+    }
+    options[argv[i]] = argv[i + 1];
+  }
   try {
     const Weights weights(options["--weights"]);
     Decoder decoder(weights);

@@ -52,6 +52,8 @@ Adapter make_adapter(nb::handle type) {
   adapter.intercepted = attribute(made, "intercepted");
   adapter.forward_ad = attribute(made, "forward_ad");
   adapter.refuse_tangents = attribute(made, "refuse_tangents");
+  adapter.in_inference_mode = attribute(made, "in_inference_mode");
+  adapter.wrote = attribute(made, "wrote");
   adapter.empty_strided_cuda = attribute(made, "empty_strided_cuda");
   adapter.current_cuda_device = attribute(made, "current_cuda_device");
   const nb::object dtypes = attribute(made, "dtypes");

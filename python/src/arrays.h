@@ -43,11 +43,13 @@ struct Adapter {
   nb::object gradients_on;         // () -> bool
   TorchState torch_state;          // the same questions, and two more below, without Python
   // Of PyTorch's plain tensors, whose calls do not pass its dispatcher; None for others.
-  nb::object num_modes;        // () -> int, dispatch modes that want to see every operator
-  nb::object is_tracing;       // () -> bool, whether torch.jit.trace is recording
-  nb::object intercepted;      // called with forward()'s arguments where one of them is on
-  nb::object forward_ad;       // dict of a module whose _current_level is below 0 when it is off
-  nb::object refuse_tangents;  // arrays of a call -> None, or an exception
+  nb::object num_modes;          // () -> int, dispatch modes that want to see every operator
+  nb::object is_tracing;         // () -> bool, whether torch.jit.trace is recording
+  nb::object intercepted;        // called with forward()'s arguments where one of them is on
+  nb::object forward_ad;         // dict of a module whose _current_level is below 0 when it is off
+  nb::object refuse_tangents;    // arrays of a call -> None, or an exception
+  nb::object in_inference_mode;  // () -> bool, where gradients are watched
+  nb::object wrote;              // called with a caller's array that was written, or None
 };
 
 // The adapter of `array`'s type. Throws TypeError (naming the argument) for what is not an array.

@@ -252,11 +252,26 @@ class Workspace {
   size_t bytes_ = 0;
 };
 
+// PyTorch's inference tensors are not written where gradients could be wanted.
+void refuse_inference_tensor(const Adapter& adapter, nb::handle array, const char* name) {
+  static PyObject* const method = PyUnicode_InternFromString("is_inference");
+  PyObject* const self = array.ptr();
+  const nb::object answer = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
+  if (!answer.is_valid()) throw nb::python_error();
+  if (answer.ptr() != Py_True || is_true(call0(adapter.in_inference_mode))) return;
+  PyErr_Format(PyExc_RuntimeError,
+               "%s: it is an inference tensor, which PyTorch lets nobody write outside of "
+               "torch.inference_mode(); call in that mode, or pass %s.clone()",
+               name, name);
+  throw nb::python_error();
+}
+
 // A caller's output array: of q's library, without a gradient, writable.
 void read_output(const Adapter& first, nb::handle q, nb::handle array, const char* name,
                  Layout layout, nb::handle stream, View* view) {
   const Adapter& adapter = adapter_like(first, q, array, name);
-  if (adapter.watches_gradients) refuse_gradient(array, name);
+  if (gradients_are_on(adapter)) refuse_gradient(array, name);
+  if (adapter.watches_gradients) refuse_inference_tensor(adapter, array, name);
   view->read(adapter, array, name, layout, stream);
   if (view->read_only()) {
     throw nb::value_error((std::string(name) + ": it is read-only; an output is written").c_str());
@@ -383,7 +398,8 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     if (is_pair) lse = nb::borrow(PyTuple_GetItem(out.ptr(), 1));
   }
   View view_o;
-  if (o.is_valid() && !o.is_none()) {
+  const bool o_is_given = o.is_valid() && !o.is_none();
+  if (o_is_given) {
     read_output(adapter, q, o, "out", layout, stream, &view_o);
     refuse_other_rank(view_o.tensor()->ndim, kAxesOfOut, layout);
   } else {
@@ -391,8 +407,9 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     view_o.read(adapter_of(o, "o"), o, "o", layout, stream);
   }
   View view_lse;
+  const bool lse_is_given = return_lse && lse.is_valid() && !lse.is_none();
   if (return_lse) {
-    if (lse.is_valid() && !lse.is_none()) {
+    if (lse_is_given) {
       read_output(adapter, q, lse, "out[1] (lse)", layout, stream, &view_lse);
     } else {
       const auto shape = inputs.output_shape();
@@ -431,6 +448,10 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
       return go_by(adapter.intercepted);
     }
     raise_status(status, inputs.has_dtype_fault(*view_o.tensor(), lse_tensor));
+  }
+  if (!adapter.wrote.is_none()) {
+    if (o_is_given) call1(adapter.wrote, o);
+    if (lse_is_given) call1(adapter.wrote, lse);
   }
   if (!return_lse) return o;
   return nb::make_tuple(o, lse);

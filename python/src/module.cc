@@ -92,8 +92,8 @@ PyObject* run(PyObject* const* values, Entry entry) {
   return guarded([&] {
     const Arguments arguments = {values[3],  values[4],  values[5],  values[7],
                                  values[10], values[11], values[12], values[13]};
-    return forward(values[0], values[1], values[2], arguments, is_true(values[6]), values[8],
-                   values[9], entry)
+    return forward(values[0], values[1], values[2], arguments, parse_flag(values[6], "return_lse"),
+                   values[8], values[9], entry)
         .release()
         .ptr();
   });
@@ -194,7 +194,7 @@ NB_MODULE(_core, m) {
          nb::handle kernel, nb::handle window_align, nb::handle num_threads) {
         const Arguments arguments = {causal, window, scale,        empty_row_lse,
                                      layout, kernel, window_align, num_threads};
-        return explain(q, k, v, arguments, is_true(return_lse));
+        return explain(q, k, v, arguments, parse_flag(return_lse, "return_lse"));
       },
       nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("causal").none(),
       nb::arg("window").none(), nb::arg("scale").none(), nb::arg("return_lse").none(),

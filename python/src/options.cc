@@ -13,15 +13,24 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& sentence) { throw nb::value_error(sentence.c_str()); }
 
-std::string shown(nb::handle value) { return nb::repr(value).c_str(); }
-
-// The text of a str; an empty view for anything else.
+// The text of a str that UTF-8 has, a view of null for anything else.
 std::string_view text_of(nb::handle value) {
   if (!PyUnicode_Check(value.ptr())) return {};
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &length);
-  if (text == nullptr) throw nb::python_error();
+  if (text == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
   return {text, static_cast<size_t>(length)};
+}
+
+// Its repr(), for an error; where it has none, its type.
+std::string shown(nb::handle value) {
+  const nb::object text = nb::steal(PyObject_Repr(value.ptr()));
+  if (text.is_valid() && text_of(text).data() != nullptr) return std::string(text_of(text));
+  PyErr_Clear();
+  return std::string("a ") + nb::inst_name(value).c_str();
 }
 
 // numpy.bool_ is no bool, yet it is what comparing an array's elements gives.
@@ -54,7 +63,9 @@ int32_t parse_causal(nb::handle value, int64_t seqlen_q, int64_t seqlen_k) {
 }
 
 int64_t parse_integer(nb::handle value, const char* name) {
-  const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
+  const bool is_bool =
+      !PyLong_CheckExact(value.ptr()) && (PyBool_Check(value.ptr()) || is_numpy_bool(value));
+  const nb::object index = nb::steal(is_bool ? nullptr : PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
     PyErr_Clear();
     throw nb::type_error(
@@ -74,20 +85,31 @@ int64_t parse_distance(nb::handle value, const char* name) {
 
 void parse_window(nb::handle value, tilefold_options* options) {
   if (value.is_none()) return;
-  if (!PySequence_Check(value.ptr()) || PyUnicode_Check(value.ptr()) ||
-      PySequence_Size(value.ptr()) != 2) {
+  nb::object left;
+  nb::object right;
+  if (PySequence_Check(value.ptr()) && !PyUnicode_Check(value.ptr()) &&
+      PySequence_Size(value.ptr()) == 2) {
+    left = nb::steal(PySequence_GetItem(value.ptr(), 0));
+    if (left.is_valid()) right = nb::steal(PySequence_GetItem(value.ptr(), 1));
+  }
+  if (!right.is_valid()) {
     PyErr_Clear();
     refuse("window is " + shown(value) +
            "; accepted: None, or (left, right), each None (unbounded) or 0 and more");
   }
-  const nb::object left = nb::steal(PySequence_GetItem(value.ptr(), 0));
-  const nb::object right = nb::steal(PySequence_GetItem(value.ptr(), 1));
-  if (!left.is_valid() || !right.is_valid()) throw nb::python_error();
   options->window_left = parse_distance(left, "window[0] (left)");
   options->window_right = parse_distance(right, "window[1] (right)");
 }
 
 }  // namespace
+
+bool parse_flag(nb::handle value, const char* name) {
+  if (value.ptr() == Py_True) return true;
+  if (value.ptr() == Py_False) return false;
+  if (is_numpy_bool(value)) return is_true(value);
+  throw nb::type_error(
+      (std::string(name) + " is " + shown(value) + "; accepted: False, True").c_str());
+}
 
 Layout parse_layout(nb::handle value) {
   const std::string_view text = text_of(value);
@@ -102,6 +124,14 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
   options->causal = parse_causal(arguments.causal, seqlen_q, seqlen_k);
   parse_window(arguments.window, options);
   if (!arguments.scale.is_none()) {
+    if (!PyFloat_CheckExact(arguments.scale.ptr()) && !PyLong_CheckExact(arguments.scale.ptr())) {
+      const nb::object wanted =
+          nb::steal(PyObject_GetAttrString(arguments.scale.ptr(), "requires_grad"));
+      PyErr_Clear();
+      if (wanted.ptr() == Py_True) {
+        throw nb::type_error("scale: it requires a gradient, which it would lose; pass a float");
+      }
+    }
     const bool is_bool = PyBool_Check(arguments.scale.ptr());
     const double scale = is_bool ? -1.0 : PyFloat_AsDouble(arguments.scale.ptr());
     if (is_bool || (scale == -1.0 && PyErr_Occurred())) {
@@ -129,7 +159,9 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
     };
     if (!PyUnicode_Check(arguments.kernel.ptr())) throw nb::type_error(sentence().c_str());
     const std::string_view kernel = text_of(arguments.kernel);
-    if (kernel.find('\0') != std::string_view::npos) refuse(sentence());
+    if (kernel.data() == nullptr || kernel.find('\0') != std::string_view::npos) {
+      refuse(sentence());
+    }
     options->kernel = kernel.data();  // NUL-terminated by CPython
   }
   const std::string_view align = text_of(arguments.window_align);

@@ -20,6 +20,8 @@ struct Arguments {
   nb::handle num_threads;
 };
 
+// True or False, NumPy's too.
+bool parse_flag(nb::handle value, const char* name);
 Layout parse_layout(nb::handle value);
 
 // `options->kernel` points into `arguments.kernel`. Lengths are those of q and k.

@@ -166,3 +166,11 @@ def test_packed_arguments_that_are_no_arrays() -> None:
         flash_attn.flash_attn_qkvpacked_func([1, 2])
     with pytest.raises(TypeError, match="kv is a list"):
         flash_attn.flash_attn_kvpacked_func(q, [1, 2])
+
+
+def test_an_array_for_a_number_is_refused_by_name() -> None:
+    q = normal(1, 4, 2, 8)
+    for name in ("dropout_p", "softcap"):
+        with pytest.raises(NotImplementedError, match=f"^{name} is array"):
+            flash_attn.flash_attn_func(q, q, q, **{name: np.zeros(2)})
+        flash_attn.flash_attn_func(q, q, q, **{name: np.float32(0)})

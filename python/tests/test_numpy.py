@@ -376,3 +376,69 @@ def test_read_only_inputs(rng: np.random.Generator, dtype: str) -> None:
         wrong = np.ones((1, 2, 5, 8), np.uint16)
         wrong.flags.writeable = False
         tilefold.attention(wrong, wrong, wrong)
+
+
+class Sequence:
+    """Two items long, with no item 0, like a table whose rows have labels."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, item: int) -> int:
+        raise KeyError(item)
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "options, error, sentence",
+    [
+        ({"window": Sequence()}, ValueError, "window is <.*Sequence.*accepted: None, or"),
+        ({"window": (True, False)}, TypeError, "window.0. .left. is True; accepted: an int"),
+        ({"window": (1, np.bool_(True))}, TypeError, "window.1. .right. is .*True"),
+        ({"num_threads": True}, TypeError, "num_threads is True; accepted: an int"),
+        ({"return_lse": "x"}, TypeError, "return_lse is 'x'; accepted: False, True"),
+        ({"return_lse": np.ones(2)}, TypeError, "return_lse is array"),
+        ({"causal": Unprintable()}, ValueError, "causal is a .*Unprintable; accepted: False"),
+        *[
+            ({name: "\ud800"}, ValueError, rf"{name} is '\\ud800'; accepted: ")
+            for name in ("layout", "causal", "empty_row_lse", "kernel", "window_align")
+        ],
+    ],
+)
+def test_odd_values_are_refused_by_name(options: Any, error: Any, sentence: str) -> None:
+    q = np.ones((1, 2, 4, 8), np.float32)
+    with pytest.raises(error, match=f"^{sentence}"):
+        tilefold.attention(q, q, q, **options)
+
+
+def test_numpys_booleans_are_booleans() -> None:
+    q = np.ones((1, 2, 4, 8), np.float32)
+    o, lse = tilefold.attention(q, q, q, return_lse=np.bool_(True), causal=np.bool_(True))
+    assert o.shape == q.shape and lse.shape == q.shape[:3]
+
+
+def test_a_type_without_a_module_is_no_array() -> None:
+    kind = type("Kind", (), {})
+    kind.__module__ = None  # type: ignore[assignment]
+    q = np.ones((1, 2, 4, 8), np.float32)
+    for arrays, name in (((kind(), q, q), "q"), ((q, kind(), q), "k")):
+        with pytest.raises(TypeError, match=f"^{name}: it is a None.Kind; accepted: an array"):
+            tilefold.attention(*arrays)
+
+
+@pytest.mark.parametrize("module, needs", [("sdpa", "torch"), ("jax", "jax")])
+def test_what_a_submodule_needs_is_said(module: str, needs: str) -> None:
+    code = f"""
+import sys
+sys.modules["{needs}"] = None
+try:
+    import tilefold.{module}
+except ModuleNotFoundError as error:
+    print(error.name, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(f"{needs} tilefold.{module} needs"), done.stderr

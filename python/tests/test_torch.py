@@ -145,6 +145,55 @@ def test_a_lazily_negated_view_is_refused() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_backward_pass_sees_that_out_was_written(device: str) -> None:
+    q = normal(1, 2, 20, 16, device=device)
+    weight = torch.ones_like(q).requires_grad_()
+    out, lse = torch.ones_like(q), torch.empty(1, 2, 20, device=device)
+    product = (weight * out).sum()
+    tilefold.attention(q, q, q, return_lse=True, out=(out, lse))
+    assert out._version == 1 and lse._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    version = q._version
+    with pytest.raises(ValueError, match="overlaps"):
+        tilefold.attention(q, q, q, out=q)
+    assert q._version == version  # nothing was written
+
+
+def test_out_as_pytorch_has_it_in_its_modes() -> None:
+    q = normal(1, 2, 20, 16)
+    with torch.inference_mode():
+        made = torch.empty_like(q)
+        assert tilefold.attention(q, q, q, out=made) is made
+    with pytest.raises(RuntimeError, match="^out: it is an inference tensor"):
+        tilefold.attention(q, q, q, out=made)
+    leaf = torch.zeros_like(q).requires_grad_()
+    with torch.no_grad():
+        assert tilefold.attention(q, q, q, out=leaf) is leaf
+    assert torch.equal(leaf.detach(), made)
+
+
+def test_an_out_that_overlaps_is_refused_where_the_operators_are_called_too() -> None:
+    class Subclass(torch.Tensor):
+        pass
+
+    for given in (normal(1, 4, 8, 16), normal(1, 4, 8, 16).as_subclass(Subclass)):
+        before = given.clone()
+        q = given[:, :2]
+        with pytest.raises(ValueError, match="^out: the span of its bytes.* overlaps that of q"):
+            tilefold.attention(q, q, q, out=given[:, 1:3])
+        assert torch.equal(given, before)
+        tilefold.attention(q, q, q, out=given[:, 2:])
+        torch.testing.assert_close(given[:, 2:], tilefold.attention(q, q, q))
+
+
+def test_a_scale_with_a_gradient_is_refused() -> None:
+    q = normal(1, 2, 20, 16)
+    with pytest.raises(TypeError, match="^scale: it requires a gradient"):
+        tilefold.attention(q, q, q, scale=torch.tensor(0.3, requires_grad=True))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compile(device: str, backend: str) -> None:
     torch._dynamo.reset()

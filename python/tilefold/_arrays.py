@@ -44,6 +44,9 @@ class Adapter:
     """A module's names: its `_current_level` is below 0 unless forward-mode AD is on."""
     refuse_tangents: Optional[Callable[..., None]] = None
     """Raises for an array of a call that carries a tangent of forward-mode AD."""
+    in_inference_mode: Optional[Callable[[], bool]] = None
+    wrote: Optional[Callable[[Any], None]] = None
+    """Told of a caller's array once it has been written."""
     use_exchange_api: bool = False
     empty_strided_cuda: Optional[Callable[[Shape, Shape, Any], Any]] = None
     """(shape, strides, dtype) -> array on the current CUDA device: quicker than `empty_like`."""
@@ -55,7 +58,7 @@ class Adapter:
 
 def adapt(kind: type) -> Adapter:
     """The adapter of an array type; TypeError for a type whose objects are no arrays."""
-    library = kind.__module__.partition(".")[0]
+    library = str(kind.__module__).partition(".")[0]
     torch: Any = sys.modules.get("torch")
     if issubclass(kind, getattr(torch, "Tensor", ())):
         return _torch_adapter(torch, kind)
@@ -135,8 +138,17 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def is_tracing() -> bool:
         return torch._C._get_tracing_state() is not None
 
+    def wrote(array: Any) -> None:
+        # A later backward pass that has kept the array's old values sees that they are gone.
+        if not array.is_inference():
+            increment_version(array)
+
+    def increment_by_a_view(array: Any) -> None:  # PyTorch before 2.2
+        array.detach()[:0].zero_()
+
     from torch.autograd import forward_ad
 
+    increment_version = getattr(torch.autograd.graph, "increment_version", increment_by_a_view)
     # What PyTorch's own generated code allocates with; a subclass goes through the dispatcher.
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     empty_strided_cuda = getattr(guards, "_empty_strided_cuda", None) if plain else None
@@ -162,6 +174,8 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
         intercepted=redirect if plain else None,
         forward_ad=vars(forward_ad),
         refuse_tangents=refuse_tangents,
+        in_inference_mode=torch.is_inference_mode_enabled,
+        wrote=wrote,
         use_exchange_api=True,
         empty_strided_cuda=empty_strided_cuda,
         current_cuda_device=torch._C._cuda_getDevice if several else None,

@@ -158,7 +158,8 @@ def attention(
         empty_row_lse: The log-sum-exp of a row that sees no key, ``"+inf"`` or ``"-inf"``. Its
             output is 0 either way.
         out: Where to write, of the output's shape, dtype, device and library; with ``return_lse``
-            also a pair ``(o, lse)``. Its memory may not overlap an input's. Not for JAX.
+            also a pair ``(o, lse)``. Its memory may not overlap an input's (``torch.compile``'s code
+            cannot see that: there all inputs are read before it is written). Not for JAX.
         stream: The CUDA stream to work on; ``None``: the library's current one. PyTorch: a
             ``torch.cuda.Stream`` or an int; CuPy: a ``cupy.cuda.Stream`` or an int; other
             libraries: an int. Ignored on the CPU.

@@ -209,15 +209,27 @@ def _check_options(causal: Any, window: Any, scale: Any, texts: Any, num_threads
         )
     if window is not None:
         for name, side in zip(("window[0] (left)", "window[1] (right)"), window):
-            if isinstance(side, (float, str, tuple, list)):
+            if isinstance(side, (bool, float, str, tuple, list)):
                 raise TypeError(f"{name} is {side!r}; accepted: an int")
     if isinstance(scale, (bool, str, tuple, list, torch.Tensor)):
         raise TypeError(f"scale is {scale!r}; accepted: None (1/sqrt(D)), or a number")
     for name, value, accepted in texts:
         if not isinstance(value, str):
             raise ValueError(f"{name} is {value!r}; accepted: {accepted}")
-    if isinstance(num_threads, (float, str, tuple, list)) or num_threads is None:
+    if isinstance(num_threads, (bool, float, str, tuple, list)) or num_threads is None:
         raise TypeError(f"num_threads is {num_threads!r}; accepted: an int")
+
+
+def _span(tensor: torch.Tensor) -> Optional[Tuple[int, int]]:
+    """The addresses from its first byte to behind its last; None where it has no memory."""
+    try:
+        begin = tensor.data_ptr()
+    except RuntimeError:  # a wrapper
+        return None
+    if begin == 0 or tensor.numel() == 0:
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size()
 
 
 def _check_output(
@@ -230,9 +242,10 @@ def _check_output(
             f"{name} is a {type(out).__name__}, but q is a torch.Tensor; the arrays of a call must be "
             "of one library"
         )
-    if out.requires_grad:
+    if out.requires_grad and torch.is_grad_enabled():
         raise NotImplementedError(
-            f"{name}: it requires a gradient, and this version has no backward pass"
+            f"{name}: it requires a gradient, and this version has no backward pass; call under "
+            f"torch.no_grad() or torch.inference_mode(), or pass {name}.detach()"
         )
     if out.dtype != dtype:
         raise TypeError(f"{name}: its dtype is {out.dtype}; accepted: {dtype}")
@@ -240,9 +253,13 @@ def _check_output(
         raise ValueError(f"{name}: it is on {out.device}, but q is on {q.device}")
     if out.dim() != len(shape) or any(a != b for a, b in zip(out.shape, shape)):
         raise ValueError(f"{name}: its shape is {list(out.shape)}; accepted: {list(shape)}")
+    # Where a call is traced, memory is not known.
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    span = None if traced else _span(out)
     for input_name, array in zip("qkv", inputs):
-        if out is array:
-            raise ValueError(f"{name}: its memory overlaps that of {input_name}")
+        other = None if span is None else _span(array)
+        if out is array or (span and other and span[0] < other[1] and other[0] < span[1]):
+            raise ValueError(f"{name}: the span of its bytes overlaps that of {input_name}")
 
 
 def attention(
@@ -275,6 +292,8 @@ def attention(
             raise TypeError(
                 f"{name} is a {type(tensor).__name__}; the arrays of a call must be of one library"
             )
+    if not isinstance(return_lse, bool):
+        raise TypeError(f"return_lse is {return_lse!r}; accepted: False, True")
     texts = (
         ("layout", layout, "'BHND', 'BNHD'"),
         ("empty_row_lse", empty_row_lse, "'+inf', '-inf'"),

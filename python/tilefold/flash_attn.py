@@ -30,6 +30,13 @@ def _refuse(name: str, value: Any, accepted: str) -> None:
     )
 
 
+def _is_zero(value: Any) -> bool:
+    try:
+        return bool(value == 0.0)
+    except (RuntimeError, TypeError, ValueError):  # an array of several
+        return False
+
+
 def _window(window_size: Any) -> Tuple[Any, Any]:
     accepted = "accepted: (left, right), two ints; below 0: unbounded"
     if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
@@ -88,9 +95,9 @@ def flash_attn_func(
 
     Source: Dao, "FlashAttention-2" (2023); the flash-attn package's documentation.
     """
-    if dropout_p != 0.0:
+    if not _is_zero(dropout_p):
         _refuse("dropout_p", dropout_p, "0.0")
-    if softcap != 0.0:
+    if not _is_zero(softcap):
         _refuse("softcap", softcap, "0.0 (off)")
     if alibi_slopes is not None:
         _refuse("alibi_slopes", alibi_slopes, "None")

@@ -10,8 +10,13 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-import jax
-import jax.numpy as jnp
+try:
+    import jax
+    import jax.numpy as jnp
+except ModuleNotFoundError as error:
+    if error.name != "jax":
+        raise
+    raise ModuleNotFoundError("tilefold.jax needs JAX, which is not installed", name="jax") from error
 import numpy as np
 
 from tilefold import _core
@@ -103,6 +108,8 @@ def attention(
                 f"{name}: its dtype is {array.dtype}, but that of q is {q.dtype}; q, k and v must "
                 "have one dtype"
             )
+    if not isinstance(return_lse, (bool, np.bool_)):
+        raise TypeError(f"return_lse is {return_lse!r}; accepted: False, True")
     _core.validate(
         q.shape,
         k.shape,

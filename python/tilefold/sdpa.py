@@ -12,9 +12,16 @@ from __future__ import annotations
 import warnings
 from typing import Dict, Optional, Set
 
-import torch
-from torch.autograd import forward_ad
-from torch.nn import functional
+try:
+    import torch
+    from torch.autograd import forward_ad
+    from torch.nn import functional
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "tilefold.sdpa needs PyTorch, which is not installed", name="torch"
+    ) from error
 
 from tilefold import _core
 from tilefold._attention import attention
