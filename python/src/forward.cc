@@ -39,6 +39,15 @@ void refuse_gradient(nb::handle array, const char* name) {
   throw nb::python_error();
 }
 
+// A number's, which is read and no more.
+void refuse_gradient_of_scale(nb::handle scale) {
+  if (scale.is_none() || PyFloat_Check(scale.ptr()) || PyLong_Check(scale.ptr())) return;
+  if (nb::getattr(scale, "requires_grad", nb::none()).ptr() != Py_True) return;
+  throw nb::type_error(
+      "scale: it requires a gradient, which it would lose; call under torch.no_grad(), or pass a "
+      "float");
+}
+
 nb::object call0(nb::handle function) {
   PyObject* arguments[] = {nullptr};
   PyObject* result =
@@ -252,13 +261,16 @@ class Workspace {
   size_t bytes_ = 0;
 };
 
-// PyTorch's inference tensors are not written where gradients could be wanted.
-void refuse_inference_tensor(const Adapter& adapter, nb::handle array, const char* name) {
+// Whether it is one of PyTorch's inference tensors, which are not written where gradients could be
+// wanted. (A subclass is not asked: it may not know the question.)
+bool is_inference_tensor(const Adapter& adapter, nb::handle array, const char* name) {
+  if (!adapter.watches_gradients || !adapter.redirect.is_none()) return false;
   static PyObject* const method = PyUnicode_InternFromString("is_inference");
   PyObject* const self = array.ptr();
   const nb::object answer = nb::steal(PyObject_VectorcallMethod(method, &self, 1, nullptr));
   if (!answer.is_valid()) throw nb::python_error();
-  if (answer.ptr() != Py_True || is_true(call0(adapter.in_inference_mode))) return;
+  if (answer.ptr() != Py_True) return false;
+  if (is_true(call0(adapter.in_inference_mode))) return true;
   PyErr_Format(PyExc_RuntimeError,
                "%s: it is an inference tensor, which PyTorch lets nobody write outside of "
                "torch.inference_mode(); call in that mode, or pass %s.clone()",
@@ -266,16 +278,18 @@ void refuse_inference_tensor(const Adapter& adapter, nb::handle array, const cha
   throw nb::python_error();
 }
 
-// A caller's output array: of q's library, without a gradient, writable.
-void read_output(const Adapter& first, nb::handle q, nb::handle array, const char* name,
+// A caller's output array: of q's library, without a gradient, writable. Returns whether somebody
+// counts how often it is written.
+bool read_output(const Adapter& first, nb::handle q, nb::handle array, const char* name,
                  Layout layout, nb::handle stream, View* view) {
   const Adapter& adapter = adapter_like(first, q, array, name);
   if (gradients_are_on(adapter)) refuse_gradient(array, name);
-  if (adapter.watches_gradients) refuse_inference_tensor(adapter, array, name);
+  const bool is_counted = !first.wrote.is_none() && !is_inference_tensor(adapter, array, name);
   view->read(adapter, array, name, layout, stream);
   if (view->read_only()) {
     throw nb::value_error((std::string(name) + ": it is read-only; an output is written").c_str());
   }
+  return is_counted;
 }
 
 // Addresses that no process has: tensors for questions, whose memory is not looked at, lie there
@@ -369,6 +383,7 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     refuse_gradient(q, "q");
     refuse_gradient(k, "k");
     refuse_gradient(v, "v");
+    refuse_gradient_of_scale(arguments.scale);
   }
 
   const Layout layout = parse_layout(arguments.layout);
@@ -398,19 +413,19 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     if (is_pair) lse = nb::borrow(PyTuple_GetItem(out.ptr(), 1));
   }
   View view_o;
-  const bool o_is_given = o.is_valid() && !o.is_none();
-  if (o_is_given) {
-    read_output(adapter, q, o, "out", layout, stream, &view_o);
+  bool count_o = false;
+  if (o.is_valid() && !o.is_none()) {
+    count_o = read_output(adapter, q, o, "out", layout, stream, &view_o);
     refuse_other_rank(view_o.tensor()->ndim, kAxesOfOut, layout);
   } else {
     o = allocate_output(adapter, q, inputs, layout);
     view_o.read(adapter_of(o, "o"), o, "o", layout, stream);
   }
   View view_lse;
-  const bool lse_is_given = return_lse && lse.is_valid() && !lse.is_none();
+  bool count_lse = false;
   if (return_lse) {
-    if (lse_is_given) {
-      read_output(adapter, q, lse, "out[1] (lse)", layout, stream, &view_lse);
+    if (lse.is_valid() && !lse.is_none()) {
+      count_lse = read_output(adapter, q, lse, "out[1] (lse)", layout, stream, &view_lse);
     } else {
       const auto shape = inputs.output_shape();
       lse = call2(adapter.empty_float32, q, nb::make_tuple(shape[0], shape[1], shape[2]));
@@ -449,10 +464,8 @@ nb::object forward(nb::handle q, nb::handle k, nb::handle v, const Arguments& ar
     }
     raise_status(status, inputs.has_dtype_fault(*view_o.tensor(), lse_tensor));
   }
-  if (!adapter.wrote.is_none()) {
-    if (o_is_given) call1(adapter.wrote, o);
-    if (lse_is_given) call1(adapter.wrote, lse);
-  }
+  if (count_o) call1(adapter.wrote, o);
+  if (count_lse) call1(adapter.wrote, lse);
   if (!return_lse) return o;
   return nb::make_tuple(o, lse);
 }

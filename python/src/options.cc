@@ -25,20 +25,32 @@ std::string_view text_of(nb::handle value) {
   return {text, static_cast<size_t>(length)};
 }
 
+// The pending exception, but for what is none of an argument's making: KeyboardInterrupt,
+// SystemExit.
+void forget_exception() {
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) throw nb::python_error();
+  PyErr_Clear();
+}
+
 // Its repr(), for an error; where it has none, its type.
 std::string shown(nb::handle value) {
   const nb::object text = nb::steal(PyObject_Repr(value.ptr()));
   if (text.is_valid() && text_of(text).data() != nullptr) return std::string(text_of(text));
-  PyErr_Clear();
+  forget_exception();
   return std::string("a ") + nb::inst_name(value).c_str();
 }
 
 // numpy.bool_ is no bool, yet it is what comparing an array's elements gives.
 bool is_numpy_bool(nb::handle value) {
-  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
-  const std::string module = nb::str(nb::getattr(type, "__module__")).c_str();
-  const std::string name = nb::str(nb::getattr(type, "__name__")).c_str();
-  return module == "numpy" && (name == "bool" || name == "bool_");
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  const nb::object module = nb::steal(PyObject_GetAttrString(type, "__module__"));
+  const nb::object name =
+      nb::steal(module.is_valid() ? PyObject_GetAttrString(type, "__name__") : nullptr);
+  if (!name.is_valid()) {
+    forget_exception();
+    return false;
+  }
+  return text_of(module) == "numpy" && (text_of(name) == "bool" || text_of(name) == "bool_");
 }
 
 int32_t parse_causal(nb::handle value, int64_t seqlen_q, int64_t seqlen_k) {
@@ -67,7 +79,7 @@ int64_t parse_integer(nb::handle value, const char* name) {
       !PyLong_CheckExact(value.ptr()) && (PyBool_Check(value.ptr()) || is_numpy_bool(value));
   const nb::object index = nb::steal(is_bool ? nullptr : PyNumber_Index(value.ptr()));
   if (!index.is_valid()) {
-    PyErr_Clear();
+    forget_exception();
     throw nb::type_error(
         (std::string(name) + " is " + shown(value) + "; accepted: an int").c_str());
   }
@@ -93,7 +105,7 @@ void parse_window(nb::handle value, tilefold_options* options) {
     if (left.is_valid()) right = nb::steal(PySequence_GetItem(value.ptr(), 1));
   }
   if (!right.is_valid()) {
-    PyErr_Clear();
+    forget_exception();
     refuse("window is " + shown(value) +
            "; accepted: None, or (left, right), each None (unbounded) or 0 and more");
   }
@@ -124,14 +136,6 @@ void parse_options(const Arguments& arguments, int64_t seqlen_q, int64_t seqlen_
   options->causal = parse_causal(arguments.causal, seqlen_q, seqlen_k);
   parse_window(arguments.window, options);
   if (!arguments.scale.is_none()) {
-    if (!PyFloat_CheckExact(arguments.scale.ptr()) && !PyLong_CheckExact(arguments.scale.ptr())) {
-      const nb::object wanted =
-          nb::steal(PyObject_GetAttrString(arguments.scale.ptr(), "requires_grad"));
-      PyErr_Clear();
-      if (wanted.ptr() == Py_True) {
-        throw nb::type_error("scale: it requires a gradient, which it would lose; pass a float");
-      }
-    }
     const bool is_bool = PyBool_Check(arguments.scale.ptr());
     const double scale = is_bool ? -1.0 : PyFloat_AsDouble(arguments.scale.ptr());
     if (is_bool || (scale == -1.0 && PyErr_Occurred())) {

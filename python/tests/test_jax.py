@@ -112,3 +112,9 @@ def test_a_call_by_hand_is_checked() -> None:
 def test_explain() -> None:
     q = normal(1, 2, 6, 8)
     assert tilefold.explain(q, q, q).kernel is not None
+
+
+def test_return_lse_is_a_bool() -> None:
+    q = jnp.ones((1, 2, 4, 8))
+    with pytest.raises(TypeError, match="return_lse is 'x'; accepted: False, True"):
+        tilefold.jax.attention(q, q, q, return_lse="x")

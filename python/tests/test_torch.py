@@ -29,6 +29,10 @@ DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 
 
+class Named(torch.Tensor):
+    pass
+
+
 def normal(*shape: int, dtype: Any = torch.float32, device: str = "cpu", seed: int = 1) -> Any:
     values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     return torch.from_numpy(values).to(device=device, dtype=dtype)
@@ -171,6 +175,33 @@ def test_out_as_pytorch_has_it_in_its_modes() -> None:
     with torch.no_grad():
         assert tilefold.attention(q, q, q, out=leaf) is leaf
     assert torch.equal(leaf.detach(), made)
+    subclass = torch.zeros_like(q).requires_grad_()
+    with torch.no_grad():
+        tilefold.attention(q.as_subclass(Named), q, q, out=subclass)
+    assert torch.equal(subclass.detach(), made) and subclass._version > 0
+
+
+def test_an_out_whose_subclass_knows_little() -> None:
+    class Shy(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function: Any, *rest: Any, **more: Any) -> Any:
+            if getattr(function, "__name__", "") in ("data_ptr", "is_inference"):
+                return NotImplemented
+            return super().__torch_function__(function, *rest, **more)
+
+    q, out = normal(1, 2, 20, 16), torch.zeros(1, 2, 20, 16).as_subclass(Shy)
+    for given in (q, q.as_subclass(Shy)):
+        out.zero_()
+        assert tilefold.attention(given, q, q, out=out) is out
+        torch.testing.assert_close(out.as_subclass(torch.Tensor), tilefold.attention(q, q, q))
+
+
+@pytest.mark.filterwarnings("error")
+def test_fake_tensors_with_out() -> None:
+    with torch._subclasses.FakeTensorMode():
+        q = torch.empty(1, 2, 20, 16)
+        out, lse = torch.empty_like(q), torch.empty(1, 2, 20)
+        tilefold.attention(q, q, q, return_lse=True, out=(out, lse))
 
 
 def test_an_out_that_overlaps_is_refused_where_the_operators_are_called_too() -> None:
@@ -185,12 +216,35 @@ def test_an_out_that_overlaps_is_refused_where_the_operators_are_called_too() ->
         assert torch.equal(given, before)
         tilefold.attention(q, q, q, out=given[:, 2:])
         torch.testing.assert_close(given[:, 2:], tilefold.attention(q, q, q))
+    memory = torch.zeros(400)
+    o, lse = memory[:256].view(1, 2, 8, 16), memory[250:266].view(1, 2, 8)
+    for q in (normal(1, 2, 8, 16), normal(1, 2, 8, 16).as_subclass(Subclass)):
+        with pytest.raises(ValueError, match="overlaps that of"):
+            tilefold.attention(q, q, q, return_lse=True, out=(o, lse))
+    assert not memory.any()
 
 
 def test_a_scale_with_a_gradient_is_refused() -> None:
     q = normal(1, 2, 20, 16)
     with pytest.raises(TypeError, match="^scale: it requires a gradient"):
         tilefold.attention(q, q, q, scale=torch.tensor(0.3, requires_grad=True))
+    with torch.no_grad():
+        o = tilefold.attention(q, q, q, scale=torch.tensor(0.3, requires_grad=True))
+    torch.testing.assert_close(o, tilefold.attention(q, q, q, scale=0.3))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"return_lse": 1}, "return_lse is 1; accepted: False, True"),
+        ({"window": (True, 0)}, "window.0. .left. is True; accepted: an int"),
+        ({"num_threads": True}, "num_threads is True; accepted: an int"),
+    ],
+)
+def test_odd_values_are_refused_by_the_operators_too(options: Any, words: str) -> None:
+    q = normal(1, 2, 6, 8).as_subclass(Named)
+    with pytest.raises(TypeError, match=words):
+        tilefold.attention(q, q, q, **options)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -531,10 +585,6 @@ def test_forward_mode_ad_is_refused() -> None:
                 torch.ops.tilefold.attention(
                     *tensors, "none", None, None, None, "+inf", "BHND", None, "auto", 0
                 )
-
-
-class Named(torch.Tensor):
-    pass
 
 
 OUT_FAULTS = {

@@ -46,7 +46,7 @@ class Adapter:
     """Raises for an array of a call that carries a tangent of forward-mode AD."""
     in_inference_mode: Optional[Callable[[], bool]] = None
     wrote: Optional[Callable[[Any], None]] = None
-    """Told of a caller's array once it has been written."""
+    """Told of a caller's array, no inference tensor, once it has been written."""
     use_exchange_api: bool = False
     empty_strided_cuda: Optional[Callable[[Shape, Shape, Any], Any]] = None
     """(shape, strides, dtype) -> array on the current CUDA device: quicker than `empty_like`."""
@@ -138,11 +138,6 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def is_tracing() -> bool:
         return torch._C._get_tracing_state() is not None
 
-    def wrote(array: Any) -> None:
-        # A later backward pass that has kept the array's old values sees that they are gone.
-        if not array.is_inference():
-            increment_version(array)
-
     def increment_by_a_view(array: Any) -> None:  # PyTorch before 2.2
         array.detach()[:0].zero_()
 
@@ -175,7 +170,8 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
         forward_ad=vars(forward_ad),
         refuse_tangents=refuse_tangents,
         in_inference_mode=torch.is_inference_mode_enabled,
-        wrote=wrote,
+        # A later backward pass that has kept the array's old values sees that they are gone.
+        wrote=increment_version,
         use_exchange_api=True,
         empty_strided_cuda=empty_strided_cuda,
         current_cuda_device=torch._C._cuda_getDevice if several else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch.autograd import forward_ad
@@ -221,22 +221,27 @@ def _check_options(causal: Any, window: Any, scale: Any, texts: Any, num_threads
 
 
 def _span(tensor: torch.Tensor) -> Optional[Tuple[int, int]]:
-    """The addresses from its first byte to behind its last; None where it has no memory."""
-    try:
+    """The addresses from its first byte to behind its last; None where they are not its own to say."""
+    if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+        return None  # a wrapper: a fake tensor, one of several others
+    with torch._C.DisableTorchFunctionSubclass():
         begin = tensor.data_ptr()
-    except RuntimeError:  # a wrapper
-        return None
     if begin == 0 or tensor.numel() == 0:
         return None
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return begin, begin + (last + 1) * tensor.element_size()
 
 
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    a, b = _span(one), _span(other)
+    return a is not None and b is not None and a[0] < b[1] and b[0] < a[1]
+
+
 def _check_output(
-    name: str, out: Any, shape: Sequence[Any], dtype: torch.dtype, inputs: Sequence[Any]
+    name: str, out: Any, shape: Sequence[Any], dtype: torch.dtype, inputs: Dict[str, Any]
 ) -> None:
     """What a call outside compiled code refuses of an output; copy_() would convert and broadcast."""
-    q = inputs[0]
+    q = inputs["q"]
     if not isinstance(out, torch.Tensor):
         raise TypeError(
             f"{name} is a {type(out).__name__}, but q is a torch.Tensor; the arrays of a call must be "
@@ -255,10 +260,8 @@ def _check_output(
         raise ValueError(f"{name}: its shape is {list(out.shape)}; accepted: {list(shape)}")
     # Where a call is traced, memory is not known.
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    span = None if traced else _span(out)
-    for input_name, array in zip("qkv", inputs):
-        other = None if span is None else _span(array)
-        if out is array or (span and other and span[0] < other[1] and other[0] < span[1]):
+    for input_name, array in inputs.items():
+        if out is array or not traced and _overlap(out, array):
             raise ValueError(f"{name}: the span of its bytes overlaps that of {input_name}")
 
 
@@ -315,13 +318,15 @@ def attention(
             "(o, lse)"
         )
     out_o, out_lse = out if pair else (out, None)
+    others = {"q": q, "k": k, "v": v}
     have_rank = all(tensor.dim() == 4 for tensor in (q, k, v))  # else the operator says so
     if out_o is not None and have_rank:
-        _check_output("out", out_o, (*q.shape[:-1], v.shape[-1]), q.dtype, (q, k, v))
+        _check_output("out", out_o, (*q.shape[:-1], v.shape[-1]), q.dtype, others)
+        others["out"] = out_o
     if out_lse is not None and have_rank:
         rows, heads = (2, 1) if layout == "BHND" else (1, 2)
         shape = (q.shape[0], q.shape[heads], q.shape[rows])
-        _check_output("out[1] (lse)", out_lse, shape, torch.float32, (q, k, v))
+        _check_output("out[1] (lse)", out_lse, shape, torch.float32, others)
     if causal is None or causal is False:
         causal = "none"
     elif causal is True:

@@ -561,8 +561,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             plot(results, options.plot, options.direction, options.dtype, options.title)
             print(options.plot)
     except ImportError as error:
-        needs = "running needs PyTorch" if error.name == "torch" else "drawing needs matplotlib"
-        made.exit(1, f"tilefold.bench: {error}; {needs}\n")
+        wanted = {"torch": "; running needs PyTorch", "matplotlib": "; drawing needs matplotlib"}
+        needs = wanted.get((error.name or "").partition(".")[0], "")
+        made.exit(1, f"tilefold.bench: {error}{needs}\n")
     except OSError as error:
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         made.exit(1, f"tilefold.bench: {said}\n")
