@@ -138,7 +138,7 @@ def _torch_adapter(torch: Any, kind: type) -> Adapter:
     def is_tracing() -> bool:
         return torch._C._get_tracing_state() is not None
 
-    def increment_by_a_view(array: Any) -> None:  # PyTorch before 2.2
+    def increment_by_a_view(array: Any) -> None:  # PyTorch before 2.1
         array.detach()[:0].zero_()
 
     from torch.autograd import forward_ad

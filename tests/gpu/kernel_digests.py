@@ -9,10 +9,12 @@ a new comment nor reformatting makes a record stale.
 
 import ast
 import hashlib
+import io
 import json
 import pathlib
 import re
 import sys
+import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -112,17 +114,23 @@ PYTHON_PROGRAMS = ("bench.py", "draw.py")
 
 
 def without_docstrings(text):
-    """The lines of a Python source that are no part of a docstring (of a field's, too), empty, or comment alone."""
+    """The lines of a Python source without comments, less those that are empty or part of a docstring (of a field's,
+    too)."""
     left_out = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             left_out.update(range(node.lineno, node.end_lineno + 1))
-    lines = (line.strip() for number, line in enumerate(text.splitlines(), 1) if number not in left_out)
-    return "\n".join(line for line in lines if line and not line.startswith("#"))
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            number, column = token.start
+            lines[number - 1] = lines[number - 1][:column]
+    kept = (line.strip() for number, line in enumerate(lines, 1) if number not in left_out)
+    return "\n".join(line for line in kept if line)
 
 
 def python_digest(root=ROOT):
-    """Digest of what a call from Python goes through. Docstrings, empty lines and lines of comment do not count."""
+    """Digest of what a call from Python goes through. Docstrings, empty lines and comments do not count."""
     digest = hashlib.sha256()
     folder = pathlib.Path(root) / "python"
     files = [folder / "CMakeLists.txt", *folder.glob("src/*.cc"), *folder.glob("src/*.h")]

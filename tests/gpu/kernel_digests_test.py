@@ -93,7 +93,9 @@ class KernelDigestsTest(unittest.TestCase):
         code = 'def f(a):\n    """What it does."""\n    return "a string"  # why\n'
         self.assertEqual(without_docstrings(code), without_docstrings(code.replace("What it does.", "Else.\n\n    More.")))
         self.assertEqual(without_docstrings(code), without_docstrings("# a comment\n\n" + code))
+        self.assertEqual(without_docstrings(code), without_docstrings(code.replace("  # why", "  # because")))
         self.assertNotEqual(without_docstrings(code), without_docstrings(code.replace("a string", "another")))
+        self.assertNotEqual(without_docstrings(code), without_docstrings(code.replace("a string", "a # string")))
         shutil.copytree(ROOT / "python", self.root / "python", ignore=shutil.ignore_patterns("__pycache__", "tests"))
         before = python_digest(self.root)
         self.assertEqual(before, python_digest())

@@ -21,7 +21,7 @@ constexpr int kSkipped = 77;
 constexpr int kThreads = 256;
 constexpr int kReaders = kThreads / 2;  // the first warps read, the others pass over
 constexpr int kMeetings = 3;            // of a pair of readers in a round, as in forward_kernel.cuh
-constexpr int kRounds = 64;
+constexpr int kRounds = 16;
 constexpr int kTiles =
     2 * kRounds + 1;  // of one int4 a thread: K and V of each round, and a last K
 
